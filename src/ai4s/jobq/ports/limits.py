@@ -60,14 +60,21 @@ def check_container_name(name: str) -> None:
 def check_blob_name(name: str) -> None:
     """Raise ``UsageError`` unless the name is 1-1024 characters of non-empty segments, none of them a dot path."""
     segments = name.split("/")
-    if len(name) > MAX_BLOB_NAME or any(part in ("", ".", "..") for part in segments) or "\\" in name or "\0" in name:
+    if (
+        len(name) > MAX_BLOB_NAME
+        or any(part in ("", ".", "..") for part in segments)
+        or "\\" in name
+        or "\0" in name
+    ):
         raise UsageError(f"{name!r} is no blob name")
 
 
 def check_key(key: str) -> None:
     """Raise ``UsageError`` unless Azure takes this partition or row key."""
     if not key or _BAD_IN_KEY.search(key) or utf16_units(key) > MAX_KEY_UTF16:
-        raise UsageError(f"{key[:80]!r} is no table key: 1 to 512 characters without / \\ # ? and control characters")
+        raise UsageError(
+            f"{key[:80]!r} is no table key: 1 to 512 characters without / \\ # ? and control characters"
+        )
 
 
 def utf16_units(text: str) -> int:
@@ -96,7 +103,9 @@ def check_entity(row: str, values: Mapping[str, Value]) -> int:
     """The entity's size; raises ``EntityTooLargeError`` when Azure would refuse it."""
     check_key(row)
     if len(values) > MAX_PROPERTIES:
-        raise EntityTooLargeError(f"row {row!r} has {len(values)} properties, at most {MAX_PROPERTIES} are stored")
+        raise EntityTooLargeError(
+            f"row {row!r} has {len(values)} properties, at most {MAX_PROPERTIES} are stored"
+        )
     for name, value in values.items():
         if value_bytes(value) > MAX_PROPERTY_BYTES:
             raise EntityTooLargeError(f"property {name!r} of row {row!r} is larger than 64 KiB")
@@ -118,7 +127,9 @@ def check_transaction(partition: str, operations: Sequence[Operation]) -> None:
     if not operations:
         raise ValueError("an empty transaction")
     if len(operations) > MAX_OPERATIONS:
-        raise EntityTooLargeError(f"{len(operations)} operations in one transaction, at most {MAX_OPERATIONS}")
+        raise EntityTooLargeError(
+            f"{len(operations)} operations in one transaction, at most {MAX_OPERATIONS}"
+        )
     if len({operation.row for operation in operations}) != len(operations):
         raise ValueError("a row is changed twice in one transaction")
     size = 0

@@ -1,0 +1,96 @@
+"""Every table, partition, row key, queue and blob name there is.
+
+``<prefix>WorkflowTasks``: one partition per workflow, holding all that decides it: ``header``, the definition chunks
+``d:<run>:<n>``, the task rows ``t000123`` (numbers, because Azure forbids characters in keys that users want in names).
+``<prefix>Workflows``: the index, partitions ``active`` and ``ended``, the lease and the worker registry.
+
+No other module spells such a name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from ai4s.jobq.ids import check_prefix
+
+HEADER = "header"
+ACTIVE = "active"
+ENDED = "ended"
+LEASE = "lease"
+WORKERS = "workers"
+
+DEFAULT_CONTAINER = "jobq-workflow-data"
+LOCAL_ACCOUNT = "local"
+
+FIRST_TASK_ROW = "t"
+BEFORE_TASK_ROWS_END = "u"
+
+_FAR_MS = 253402300799999  # 9999-12-31: subtracted from, so that later times sort first
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The names of one prefix."""
+
+    prefix: str
+
+    def __post_init__(self) -> None:
+        check_prefix(self.prefix)
+
+    @property
+    def index_table(self) -> str:
+        return f"{self.prefix}Workflows"
+
+    @property
+    def tasks_table(self) -> str:
+        return f"{self.prefix}WorkflowTasks"
+
+    @property
+    def completion_queue(self) -> str:
+        return f"{self.prefix.lower()}-workflow-completions"
+
+    def run_blobs(self, workflow_id: str, run: str) -> str:
+        """Blob name prefix of everything one submission wrote."""
+        return f"{self.prefix}/{workflow_id}/{run}/"
+
+    def output_blob(self, workflow_id: str, run: str, row: str, execution: str) -> str:
+        """Where one execution of a task puts an output too large for its row."""
+        return f"{self.run_blobs(workflow_id, run)}{row}/{execution}/output.json"
+
+
+def task_row(number: int) -> str:
+    """Row key of task ``number`` (its position in the definition)."""
+    return f"t{number:06d}"
+
+
+def task_number(row: str) -> int:
+    """The task number of a row key that ``task_row`` made. Raises ``ValueError`` for any other text."""
+    if row[:1] != "t" or not (row[1:].isascii() and row[1:].isdigit()):
+        raise ValueError(f"{row!r} is no task row")
+    return int(row[1:])
+
+
+def chunk_row(run: str, number: int) -> str:
+    """Row key of one definition chunk of a run."""
+    return f"d:{run}:{number:05d}"
+
+
+def chunk_rows(run: str) -> tuple[str, str]:
+    """First row key, and the key before which all chunks of a run lie."""
+    return f"d:{run}:", f"d:{run};"
+
+
+def ended_row(ended_at: datetime, workflow_id: str) -> str:
+    """Row key in the ``ended`` partition: inverted end time, then the id, so that the newest comes first."""
+    return f"{_FAR_MS - int(ended_at.timestamp() * 1000):015d}-{workflow_id}"
+
+
+def private_queue(run: str, number: int) -> str:
+    """Queue ``number`` (in sorted order) of a run that belongs to one process alone (``workflow run``)."""
+    return f"run-{run}-{number}"
+
+
+def private_completion_queue(run: str) -> str:
+    """Completion queue of a private run."""
+    return f"run-{run}-completions"
