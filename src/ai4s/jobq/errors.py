@@ -22,9 +22,7 @@ class JobqError(Exception):
     exit_code = 1
 
 
-# -- yours to fix ---------------------------------------------------------------------------------------------
-
-
+# -- yours to fix
 class UsageError(JobqError):
     """The caller asked for something that cannot be: a wrong argument, name or combination."""
 
@@ -51,7 +49,9 @@ class Problem:
     hint: str = ""
 
     def __str__(self) -> str:
-        place = ":".join(str(part) for part in (self.source, self.line, self.column) if part not in ("", None))
+        place = ":".join(
+            str(part) for part in (self.source, self.line, self.column) if part not in ("", None)
+        )
         head = ": ".join(part for part in (place, self.path) if part)
         tail = f" {self.hint}" if self.hint else ""
         return f"{head}: {self.message}{tail}" if head else f"{self.message}{tail}"
@@ -94,9 +94,7 @@ class NothingToRetryError(JobqError):
     """``retry`` was asked for a run in which nothing can be retried."""
 
 
-# -- wait or look ---------------------------------------------------------------------------------------------
-
-
+# -- wait or look
 class OperationalError(JobqError):
     """The request is legal, but the services or another process do not allow it now."""
 
@@ -149,9 +147,7 @@ class NothingSentError(OperationalError):
     """The queue refuses this send for good (no such queue, forbidden): sending again will fail again."""
 
 
-# -- our bug --------------------------------------------------------------------------------------------------
-
-
+# -- our bug
 class InternalError(JobqError):
     """A promise inside the program was broken; please report it."""
 

@@ -39,14 +39,18 @@ def new_nonce() -> str:
 def check_workflow_id(workflow_id: str) -> str:
     """The id unchanged. Raises ``UsageError`` unless it is 1-64 of letters, digits, ``.``, ``_``, ``-``."""
     if not _WORKFLOW_ID.fullmatch(workflow_id) or set(workflow_id) == {"."}:
-        raise UsageError(f"{workflow_id[:80]!r} is no workflow id: 1 to 64 letters, digits, dots, underscores and dashes")
+        raise UsageError(
+            f"{workflow_id[:80]!r} is no workflow id: 1 to 64 letters, digits, dots, underscores and dashes"
+        )
     return workflow_id
 
 
 def check_prefix(prefix: str) -> str:
     """The prefix unchanged. Raises ``UsageError`` unless it is a letter, then letters and digits, at most 42."""
     if not _PREFIX.fullmatch(prefix) or len(prefix) > MAX_PREFIX:
-        raise UsageError(f"{prefix!r} is no prefix: a letter, then letters and digits, at most {MAX_PREFIX} characters")
+        raise UsageError(
+            f"{prefix!r} is no prefix: a letter, then letters and digits, at most {MAX_PREFIX} characters"
+        )
     return prefix
 
 
@@ -56,7 +60,9 @@ def task_name_problem(name: str) -> str | None:
         return f"a task name has 1 to {MAX_TASK_NAME} characters, this one has {len(name)}"
     if name != name.strip():
         return "a task name has no blank at its ends"
-    bad = next((char for char in name if not (char.isprintable() or unicodedata.category(char) == "Cf")), None)
+    bad = next(
+        (char for char in name if not (char.isprintable() or unicodedata.category(char) == "Cf")), None
+    )
     if bad is not None:
         return f"a task name is printable text, this one has the character U+{ord(bad):04X}"
     return None
