@@ -1,8 +1,8 @@
 """Messages to and from bytes: what travels on the task and completion queues, versioned.
 
 Bodies are compact ASCII JSON; above 16 KiB they are deflated and wrapped as ``{"z": "<base64>"}``, because a legal
-32 KB output written as escaped JSON would not fit a 64 KiB message. Decoding trusts nothing: it bounds what it inflates and
-raises ``CorruptRecordError`` for anything it does not understand, ``NewerVersionError`` for a later version.
+32 KB output written as escaped JSON would not fit a 64 KiB message. Decoding trusts nothing: it bounds what it
+inflates and raises ``CorruptRecordError`` for anything it does not understand, ``NewerVersionError`` for a later version.
 
 The plain queue's envelope (version 0 and 1) is the one users of the plain queue have shared for years.
 """
@@ -70,9 +70,9 @@ class ParentState(StrEnum):
 class TaskMessage:
     """One attempt of one task, to be run by a worker.
 
-    ``store`` is the ``account/prefix`` whose tables hold the workflow. ``kwargs`` is None when they are too large for a
-    message: the worker then reads them from the definition. ``parents`` has one ``ParentState`` letter per parent and is
-    empty when there are none.
+    ``store`` is the ``account/prefix`` whose tables hold the workflow. ``kwargs`` is None when they are too large for
+    a message: the worker then reads them from the definition. ``parents`` has one ``ParentState`` letter per parent
+    and is empty when there are none.
     """
 
     store: str
@@ -107,8 +107,8 @@ class Report:
     """What a worker says of one execution of one attempt.
 
     ``output`` is JSON text as the task wrote it, a ``BlobRef``, or None for no output. ``execution`` names one start
-    of one attempt (``<attempt>-<nonce>``). ``at`` is the worker's wall clock (ISO 8601 UTC) when the thing reported happened,
-    ``duration_s`` is measured on its monotonic clock from the start of the command.
+    of one attempt (``<attempt>-<nonce>``). ``at`` is the worker's wall clock (ISO 8601 UTC) when the thing reported
+    happened, ``duration_s`` is measured on its monotonic clock from the start of the command.
     """
 
     row: str
