@@ -2,7 +2,7 @@
 
 Bodies are compact ASCII JSON; above 16 KiB they are deflated and wrapped as ``{"z": "<base64>"}``, because a legal
 32 KB output written as escaped JSON would not fit a 64 KiB message. Decoding trusts nothing: it bounds what it
-inflates and raises ``CorruptRecordError`` for anything it does not understand, ``NewerVersionError`` for a later version.
+inflates, raises ``CorruptRecordError`` for what it does not understand, ``NewerVersionError`` for a later version.
 
 The plain queue's envelope (version 0 and 1) is the one users of the plain queue have shared for years.
 """
@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeVar
 
+from ai4s.jobq.engine.events import Cause as Cause
 from ai4s.jobq.errors import CorruptRecordError, NewerVersionError
 
 VERSION = 1
@@ -40,18 +41,6 @@ class Outcome(StrEnum):
     STARTED = "started"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
-
-
-class Cause(StrEnum):
-    """Why an attempt ended badly."""
-
-    EXIT = "exit"
-    TIMEOUT = "timeout"
-    LOST = "lost"
-    PREEMPTED = "preempted"
-    CANCELLED = "cancelled"
-    DISPATCH = "dispatch"
-    CONDITION = "condition"
 
 
 class ParentState(StrEnum):
@@ -263,9 +252,7 @@ def _check_version(record: Mapping[str, Any]) -> None:
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise CorruptRecordError("the message has no readable version")
     if version > VERSION:
-        raise NewerVersionError(
-            f"the message has version {version}, this release reads up to {VERSION}: upgrade it"
-        )
+        raise NewerVersionError(f"the message has version {version}, this release reads up to {VERSION}: upgrade it")
 
 
 T = TypeVar("T")
@@ -308,9 +295,7 @@ def _completion_message(record: Mapping[str, Any]) -> CompletionMessage:
 
 def _plain_job(record: Mapping[str, Any]) -> PlainJob:
     if record["version"] not in (0, 1):
-        raise NewerVersionError(
-            f"the job message has version {record['version']!r}, this release reads 0 and 1"
-        )
+        raise NewerVersionError(f"the job message has version {record['version']!r}, this release reads 0 and 1")
     kwargs = json.loads(record["kwargs"])
     if not isinstance(kwargs, dict):
         raise TypeError("kwargs is no object")
