@@ -11,6 +11,7 @@ https://learn.microsoft.com/azure/storage/queues/scalability-targets (64 KiB per
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 
@@ -28,7 +29,8 @@ MAX_VISIBILITY_S = 7 * 24 * 3600
 MAX_RECEIVE = 32
 MAX_BLOB_NAME = 1024
 
-_BAD_IN_KEY = re.compile(r"[/\\#?\x00-\x1f\x7f-\x9f]")
+_BAD_IN_KEY = re.compile(r"[/\\#?\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_BAD_IN_BLOB_NAME = re.compile(r"[\\\x00-\x1f\x7f\ud800-\udfff]")
 _TABLE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9]{2,62}")
 _QUEUE_NAME = re.compile(r"(?=.{3,63}\Z)[a-z0-9]+(?:-[a-z0-9]+)*")
 
@@ -60,21 +62,17 @@ def check_container_name(name: str) -> None:
 def check_blob_name(name: str) -> None:
     """Raise ``UsageError`` unless the name is 1-1024 characters of non-empty segments, none of them a dot path."""
     segments = name.split("/")
-    if (
-        len(name) > MAX_BLOB_NAME
-        or any(part in ("", ".", "..") for part in segments)
-        or "\\" in name
-        or "\0" in name
-    ):
-        raise UsageError(f"{name!r} is no blob name")
+    if len(name) > MAX_BLOB_NAME or any(part in ("", ".", "..") for part in segments) or _BAD_IN_BLOB_NAME.search(name):
+        raise UsageError(
+            f"{name[:80]!r} is no blob name: 1 to 1024 characters without \\ and control characters, "
+            "no segment between two / empty, . or .."
+        )
 
 
 def check_key(key: str) -> None:
     """Raise ``UsageError`` unless Azure takes this partition or row key."""
     if not key or _BAD_IN_KEY.search(key) or utf16_units(key) > MAX_KEY_UTF16:
-        raise UsageError(
-            f"{key[:80]!r} is no table key: 1 to 512 characters without / \\ # ? and control characters"
-        )
+        raise UsageError(f"{key[:80]!r} is no table key: 1 to 512 characters without / \\ # ? and control characters")
 
 
 def utf16_units(text: str) -> int:
@@ -100,17 +98,22 @@ def entity_bytes(row: str, values: Mapping[str, Value]) -> int:
 
 
 def check_entity(row: str, values: Mapping[str, Value]) -> int:
-    """The entity's size; raises ``EntityTooLargeError`` when Azure would refuse it."""
+    """The entity's size; raises ``EntityTooLargeError`` when Azure would refuse it for that.
+
+    Raises: ``ValueError`` for a property name that is no identifier and for a float that is not finite (a caller's bug).
+    """
     check_key(row)
     if len(values) > MAX_PROPERTIES:
-        raise EntityTooLargeError(
-            f"row {row!r} has {len(values)} properties, at most {MAX_PROPERTIES} are stored"
-        )
+        raise EntityTooLargeError(f"row {row!r} has {len(values)} properties, at most {MAX_PROPERTIES} are stored")
     for name, value in values.items():
+        if not name.isidentifier():
+            raise ValueError(f"property {name!r} of row {row!r} is no identifier")
         if value_bytes(value) > MAX_PROPERTY_BYTES:
             raise EntityTooLargeError(f"property {name!r} of row {row!r} is larger than 64 KiB")
         if isinstance(value, int) and not -(2**63) <= value < 2**63:
             raise EntityTooLargeError(f"property {name!r} of row {row!r} is no 64-bit integer")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"property {name!r} of row {row!r} is {value}, not a finite number")
     size = entity_bytes(row, values)
     if size > MAX_ENTITY_BYTES:
         raise EntityTooLargeError(f"row {row!r} is {size} bytes, at most 1 MiB is stored")
@@ -127,9 +130,7 @@ def check_transaction(partition: str, operations: Sequence[Operation]) -> None:
     if not operations:
         raise ValueError("an empty transaction")
     if len(operations) > MAX_OPERATIONS:
-        raise EntityTooLargeError(
-            f"{len(operations)} operations in one transaction, at most {MAX_OPERATIONS}"
-        )
+        raise EntityTooLargeError(f"{len(operations)} operations in one transaction, at most {MAX_OPERATIONS}")
     if len({operation.row for operation in operations}) != len(operations):
         raise ValueError("a row is changed twice in one transaction")
     size = 0
