@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -140,6 +140,10 @@ class WorkflowDefinition:
             max_parallelism=record.get("max_parallelism"),
             result_policy=ResultPolicy(record.get("result_policy", ResultPolicy.ALL_SINKS_SUCCEED)),
         )
+
+    def with_tasks(self, tasks: Iterable[Task]) -> WorkflowDefinition:
+        """The same workflow with other tasks."""
+        return replace(self, tasks=tuple(tasks))
 
     def digest(self) -> str:
         """SHA-256 (hex) of the canonical JSON after defaults: equal iff two definitions mean the same.

@@ -94,3 +94,8 @@ def private_queue(run: str, number: int) -> str:
 def private_completion_queue(run: str) -> str:
     """Completion queue of a private run."""
     return f"run-{run}-completions"
+
+
+def task_queue(queue: str, *, private: str, run: str, queues: list[str]) -> str:
+    """The real name of a definition's ``queue``: itself, or the private run's own; ``queues`` are all of them, sorted."""
+    return private_queue(run, queues.index(queue)) if private else queue

@@ -1,0 +1,103 @@
+"""The index of all workflows of a prefix: what ``list`` and the coordinator's sweep read instead of every header.
+
+Its rows are hints. The active row exists before its workflow does and is removed after the ended row exists, so a workflow
+is never in neither; readers let ``active`` win where it is in both. Changes are conditional on the same run and an older
+revision, so that a slow writer cannot set the clock back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+from ai4s.jobq.errors import EntityExistsError, StaleWriteError
+from ai4s.jobq.ids import new_nonce
+from ai4s.jobq.ports.table import Delete, Entity, Insert, Merge, Replace, Table
+from ai4s.jobq.store.layout import ACTIVE, ENDED, ended_row
+from ai4s.jobq.store.records import IndexRecord, read_index
+
+
+class WorkflowIndex:
+    """The two index partitions in the workflows table."""
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+
+    async def announce(self, record: IndexRecord) -> None:
+        """Write the active row of a workflow that is about to become active."""
+        await self.table.transact(ACTIVE, [Merge(record.workflow_id, record.values())])
+
+    async def get(self, workflow_id: str) -> IndexRecord | None:
+        """The active row, or None."""
+        entity = await self.table.get(ACTIVE, workflow_id)
+        return None if entity is None else read_index(entity)
+
+    async def poke(self, workflow_id: str) -> None:
+        """Mark a workflow so that the next sweep looks at it. Nothing happens when it has no active row."""
+        entity = await self.table.get(ACTIVE, workflow_id)
+        if entity is None:
+            return
+        with contextlib.suppress(StaleWriteError):  # whoever wrote meanwhile made the coordinator look just as well
+            values = {**entity.values, "poke": new_nonce()}
+            await self.table.transact(ACTIVE, [Replace(workflow_id, values, entity.etag)])
+
+    async def refresh(self, record: IndexRecord) -> None:
+        """Bring the active row up to date, unless it is newer already. Keeps its ``poke``."""
+        entity = await self.table.get(ACTIVE, record.workflow_id)
+        try:
+            if entity is None:
+                await self.table.transact(ACTIVE, [Insert(record.workflow_id, record.values())])
+                return
+            stored = read_index(entity)
+            if stored.run == record.run and stored.rev > record.rev:
+                return
+            values = replace(record, poke=stored.poke).values()
+            await self.table.transact(ACTIVE, [Replace(record.workflow_id, values, entity.etag)])
+        except (EntityExistsError, StaleWriteError):
+            return  # a client poked or another coordinator wrote: the next change or sweep brings it up to date
+
+    async def retire(self, record: IndexRecord) -> None:
+        """Move an ended workflow from ``active`` to ``ended``. Safe to repeat."""
+        assert record.ended_at is not None
+        row = ended_row(record.ended_at, record.workflow_id)
+        await self.table.transact(ENDED, [Merge(row, record.values())])
+        entity = await self.table.get(ACTIVE, record.workflow_id)
+        if entity is not None and not _is_newer(read_index(entity), record):
+            with contextlib.suppress(StaleWriteError):  # a retry has made it active again
+                await self.table.transact(ACTIVE, [Delete(record.workflow_id, entity.etag)])
+
+    async def forget_active(self, record: IndexRecord) -> None:
+        """Remove an active row whose workflow does not exist, unless it changed since it was read."""
+        with contextlib.suppress(StaleWriteError):
+            await self.table.transact(ACTIVE, [Delete(record.workflow_id, record.etag)])
+
+    async def forget_ended(self, row: str) -> None:
+        """Remove an ended row that a retry has made untrue. Safe to repeat."""
+        with contextlib.suppress(StaleWriteError):
+            await self.table.transact(ENDED, [Delete(row)])
+
+    async def active(self) -> AsyncIterator[IndexRecord]:
+        """All unfinished workflows, by id."""
+        async for entity in self._scan(ACTIVE):
+            yield read_index(entity)
+
+    async def ended(self) -> AsyncIterator[IndexRecord]:
+        """All ended workflows, newest first."""
+        async for entity in self._scan(ENDED):
+            yield read_index(entity)
+
+    async def _scan(self, partition: str) -> AsyncIterator[Entity]:
+        continuation: str | None = None
+        while True:
+            page = await self.table.query(partition, continuation=continuation)
+            for entity in page.entities:
+                yield entity
+            continuation = page.continuation
+            if continuation is None:
+                return
+
+
+def _is_newer(stored: IndexRecord, record: IndexRecord) -> bool:
+    """Whether the active row speaks of a later life (or another submission) than the record that ended."""
+    return stored.run != record.run or stored.life > record.life

@@ -1,0 +1,425 @@
+"""Rows to and from values: the header of a workflow, its task rows, its index rows.
+
+A row carries ``v``; this release reads its own version and refuses a newer one (``NewerVersionError``). What is filtered or
+looked at by people is a property of its own; the rest of a row is one compact JSON property, because every property costs
+bytes and time in each request.
+
+Lives: a task row of an earlier life counts only if it is ``completed``; any other reads as a task that has no row, but keeps
+its attempt number. That is what makes a retry one write of the header.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from ai4s.jobq.engine.events import AttemptRecord, Cause
+from ai4s.jobq.engine.run import TaskRun
+from ai4s.jobq.engine.states import Stop, TaskState, WorkflowState
+from ai4s.jobq.errors import CorruptRecordError, NewerVersionError
+from ai4s.jobq.ports.table import Entity, ETag, Value
+from ai4s.jobq.store.layout import task_number
+from ai4s.jobq.store.wire import BlobRef, pack, unpack
+
+VERSION = 1
+MAX_ERROR_BYTES = 4096
+MAX_ATTEMPT_RECORD_BYTES = 1024
+KEPT_ATTEMPTS = 20
+
+TASK_STATE_COLUMNS = ("v", "state", "life", "attempt", "facts")
+"""The properties of a task row that decisions need; outputs, errors and history stay in the table."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxEntry:
+    """A task message that was decided and stored, and is sent by ``owner`` (a coordinator's identity)."""
+
+    row: str
+    attempt: int
+    owner: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """The one row whose ETag guards a workflow. Counts are of the last commit and include derived states.
+
+    ``queues`` is ``{queue: (eligible, ready)}``. ``recheck``: a task message may exist twice, so workers read the task's
+    row before they run it. ``private`` names the process a run belongs to alone, or is empty. ``task_count`` counts all
+    tasks of the definition, ``chunks`` its chunk rows. ``stale_ended_row`` is the index row of an earlier end that a retry
+    made untrue and that is still to be removed.
+    """
+
+    workflow_id: str
+    name: str
+    run: str
+    life: int = 1
+    rev: int = 0
+    commit: str = ""
+    state: WorkflowState = WorkflowState.PENDING
+    stop: Stop = Stop.NONE
+    created_at: datetime
+    updated_at: datetime
+    stopped_at: datetime | None = None
+    ended_at: datetime | None = None
+    next_wake: datetime | None = None
+    task_count: int
+    chunks: int
+    counts: Mapping[TaskState, int] = field(default_factory=dict)
+    queues: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    recheck: bool = False
+    digest: str = ""
+    private: str = ""
+    stale_ended_row: str = ""
+    outbox: tuple[OutboxEntry, ...] = ()
+
+    def values(self) -> dict[str, Value]:
+        """The properties of the header row."""
+        facts = {
+            "created_at": iso(self.created_at),
+            "stopped_at": iso(self.stopped_at),
+            "next_wake": iso(self.next_wake),
+            "counts": {str(state): count for state, count in self.counts.items() if count},
+            "queues": {queue: list(counts) for queue, counts in self.queues.items()},
+            "outbox": [[entry.row, entry.attempt, entry.owner] for entry in self.outbox],
+            "chunks": self.chunks,
+            "stale_ended_row": self.stale_ended_row or None,
+        }
+        return {
+            "v": VERSION,
+            "name": self.name,
+            "run": self.run,
+            "life": self.life,
+            "rev": self.rev,
+            "commit_id": self.commit,
+            "state": str(self.state),
+            "stop": str(self.stop),
+            "updated_at": iso(self.updated_at) or "",
+            "ended_at": iso(self.ended_at) or "",
+            "task_count": self.task_count,
+            "recheck": self.recheck,
+            "digest": self.digest,
+            "private": self.private,
+            "facts": pack(_without_none(facts)),
+        }
+
+
+def read_header(entity: Entity) -> Header:
+    """The header of a row. Raises ``CorruptRecordError``, ``NewerVersionError``."""
+    values = _checked(entity)
+    try:
+        facts = unpack(str(values["facts"]))
+        return Header(
+            workflow_id=entity.partition,
+            name=str(values["name"]),
+            run=str(values["run"]),
+            life=_int(values["life"]),
+            rev=_int(values["rev"]),
+            commit=str(values["commit_id"]),
+            state=WorkflowState(str(values["state"])),
+            stop=Stop(str(values["stop"])),
+            created_at=_time(facts["created_at"]),
+            updated_at=_time(str(values["updated_at"])),
+            stopped_at=_optional_time(facts.get("stopped_at")),
+            ended_at=_optional_time(values["ended_at"]),
+            next_wake=_optional_time(facts.get("next_wake")),
+            task_count=_int(values["task_count"]),
+            chunks=_int(facts["chunks"]),
+            counts={TaskState(state): int(count) for state, count in facts["counts"].items()},
+            queues={queue: (int(counts[0]), int(counts[1])) for queue, counts in facts["queues"].items()},
+            recheck=bool(values["recheck"]),
+            digest=str(values["digest"]),
+            private=str(values["private"]),
+            stale_ended_row=facts.get("stale_ended_row", ""),
+            outbox=tuple(OutboxEntry(str(row), int(attempt), str(owner)) for row, attempt, owner in facts["outbox"]),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as exc:
+        raise _damaged(entity, exc) from exc
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskRecord:
+    """A task row as people see it: ``run`` is its state for the engine, the rest is kept for them.
+
+    ``output`` is JSON text, a ``BlobRef``, or None. ``history`` is oldest first, at most 20 attempts.
+    """
+
+    run: TaskRun
+    life: int
+    error: str = ""
+    output: str | BlobRef | None = None
+    history: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def state(self) -> TaskState:
+        """The stored state, by the life the row was read for."""
+        return self.run.stored or TaskState.PENDING
+
+    @property
+    def attempt(self) -> int:
+        return self.run.attempt
+
+    @property
+    def execution(self) -> str:
+        return self.run.execution
+
+
+def task_values(task: TaskRun, *, name: str, queue: str, life: int, rev: int) -> dict[str, Value]:
+    """The properties that say where a task stands; merged into its row, so that outputs and history stay."""
+    facts = {
+        "charged": task.charged or None,
+        "losses": task.losses or None,
+        "execution": task.execution or None,
+        "worker": task.worker or None,
+        "ready_at": iso(task.ready_at),
+        "started_at": iso(task.started_at),
+        "ended_at": iso(task.ended_at),
+        "exit_code": task.exit_code,
+        "cause": task.cause and str(task.cause),
+        "condition": task.condition,
+        "output": task.has_output or None,
+    }
+    return {
+        "v": VERSION,
+        "name": name,
+        "queue": queue,
+        "state": str(task.stored or TaskState.PENDING),
+        "life": life,
+        "rev": rev,
+        "attempt": task.attempt,
+        "facts": json.dumps(_without_none(facts), separators=(",", ":")),
+    }
+
+
+def output_values(output: str | BlobRef | None) -> dict[str, Value]:
+    """The properties that hold an output: its UTF-8 JSON text, or where it is. No output clears an earlier one."""
+    if isinstance(output, BlobRef):
+        return {"output": b"", "blob": json.dumps([output.blob, output.size_bytes, output.md5])}
+    return {"output": (output or "").encode(), "blob": ""}
+
+
+def error_values(error: str) -> dict[str, Value]:
+    """The property that holds an error text, its middle cut out where it is longer than 4 KiB."""
+    return {"error": shortened(error, MAX_ERROR_BYTES)}
+
+
+def attempt_values(record: AttemptRecord) -> dict[str, Value]:
+    """The property that holds one attempt; the twenty-first overwrites the first."""
+    facts = {
+        "attempt": record.attempt,
+        "execution": record.execution or None,
+        "worker": record.worker or None,
+        "ready_at": iso(record.ready_at),
+        "started_at": iso(record.started_at),
+        "ended_at": iso(record.ended_at),
+        "cause": record.cause and str(record.cause),
+        "exit_code": record.exit_code,
+        "error": shortened(record.error, MAX_ATTEMPT_RECORD_BYTES // 4) or None,
+    }
+    slot = f"a{record.attempt % KEPT_ATTEMPTS:02d}"
+    return {slot: json.dumps(_without_none(facts), separators=(",", ":"))}
+
+
+def read_task_run(entity: Entity, *, life: int) -> TaskRun:
+    """The task of a row as the engine needs it in this life. Raises ``CorruptRecordError``, ``NewerVersionError``."""
+    values = _checked(entity)
+    try:
+        facts = json.loads(str(values["facts"]))
+        task = TaskRun(
+            number=task_number(entity.row),
+            stored=TaskState(str(values["state"])),
+            attempt=_int(values["attempt"]),
+            charged=facts.get("charged", 0),
+            losses=facts.get("losses", 0),
+            execution=facts.get("execution", ""),
+            worker=facts.get("worker", ""),
+            ready_at=_optional_time(facts.get("ready_at")),
+            started_at=_optional_time(facts.get("started_at")),
+            ended_at=_optional_time(facts.get("ended_at")),
+            exit_code=facts.get("exit_code"),
+            cause=Cause(facts["cause"]) if "cause" in facts else None,
+            condition=facts.get("condition"),
+            has_output=facts.get("output", False),
+        )
+        if _int(values["life"]) < life and task.stored is not TaskState.COMPLETED:
+            task.forget()
+        return task
+    except (KeyError, TypeError, ValueError, AttributeError) as exc:
+        raise _damaged(entity, exc) from exc
+
+
+def read_task(entity: Entity, *, life: int) -> TaskRecord:
+    """A whole task row. Raises ``CorruptRecordError``, ``NewerVersionError``."""
+    values = entity.values
+    run = read_task_run(entity, life=life)
+    history = [json.loads(str(values[f"a{slot:02d}"])) for slot in range(KEPT_ATTEMPTS) if f"a{slot:02d}" in values]
+    return TaskRecord(
+        run=run,
+        life=_int(values["life"]),
+        error=str(values.get("error", "")) if run.cause is not None else "",
+        output=read_output(entity) if run.has_output else None,
+        history=tuple(sorted(history, key=lambda attempt: attempt["attempt"])),
+    )
+
+
+def read_output(entity: Entity) -> str | BlobRef | None:
+    """The output a task row holds, or None. Raises ``CorruptRecordError``."""
+    try:
+        if blob := entity.values.get("blob"):
+            name, size_bytes, md5 = json.loads(str(blob))
+            return BlobRef(blob=name, size_bytes=size_bytes, md5=md5)
+        text = entity.values.get("output", b"")
+        return text.decode() if isinstance(text, bytes) and text else None
+    except (TypeError, ValueError) as exc:
+        raise _damaged(entity, exc) from exc
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexRecord:
+    """What ``list`` and the sweep know of a workflow without loading it. Hints: the header is the truth.
+
+    ``poke`` changes whenever a client wants the coordinator to look.
+    """
+
+    workflow_id: str
+    name: str
+    run: str
+    rev: int
+    life: int
+    state: WorkflowState
+    created_at: datetime
+    updated_at: datetime
+    ended_at: datetime | None = None
+    next_wake: datetime | None = None
+    task_count: int
+    counts: Mapping[TaskState, int] = field(default_factory=dict)
+    private: str = ""
+    poke: str = ""
+    parked: str = ""
+    etag: ETag | None = None
+
+    def values(self) -> dict[str, Value]:
+        """The properties of the index row."""
+        return {
+            "v": VERSION,
+            "workflow_id": self.workflow_id,
+            "name": self.name,
+            "run": self.run,
+            "rev": self.rev,
+            "life": self.life,
+            "state": str(self.state),
+            "created_at": iso(self.created_at) or "",
+            "updated_at": iso(self.updated_at) or "",
+            "ended_at": iso(self.ended_at) or "",
+            "next_wake": iso(self.next_wake) or "",
+            "task_count": self.task_count,
+            "counts": json.dumps({str(state): count for state, count in self.counts.items() if count}),
+            "private": self.private,
+            "poke": self.poke,
+            "parked": self.parked,
+        }
+
+
+def index_record(header: Header, *, poke: str = "", parked: str = "") -> IndexRecord:
+    """The index row that goes with a header."""
+    return IndexRecord(
+        workflow_id=header.workflow_id,
+        name=header.name,
+        run=header.run,
+        rev=header.rev,
+        life=header.life,
+        state=header.state,
+        created_at=header.created_at,
+        updated_at=header.updated_at,
+        ended_at=header.ended_at,
+        next_wake=header.next_wake,
+        task_count=header.task_count,
+        counts=header.counts,
+        private=header.private,
+        poke=poke,
+        parked=parked,
+    )
+
+
+def read_index(entity: Entity) -> IndexRecord:
+    """An index row. Raises ``CorruptRecordError``, ``NewerVersionError``."""
+    values = _checked(entity)
+    try:
+        return IndexRecord(
+            workflow_id=str(values["workflow_id"]),
+            name=str(values["name"]),
+            run=str(values["run"]),
+            rev=_int(values["rev"]),
+            life=_int(values["life"]),
+            state=WorkflowState(str(values["state"])),
+            created_at=_time(str(values["created_at"])),
+            updated_at=_time(str(values["updated_at"])),
+            ended_at=_optional_time(values["ended_at"]),
+            next_wake=_optional_time(values["next_wake"]),
+            task_count=_int(values["task_count"]),
+            counts={TaskState(state): int(count) for state, count in json.loads(str(values["counts"])).items()},
+            private=str(values["private"]),
+            poke=str(values["poke"]),
+            parked=str(values["parked"]),
+            etag=entity.etag,
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as exc:
+        raise _damaged(entity, exc) from exc
+
+
+def iso(time: datetime | None) -> str | None:
+    """ISO 8601 in UTC with milliseconds and ``Z``, or None."""
+    if time is None:
+        return None
+    return time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def shortened(text: str, most_bytes: int) -> str:
+    """The text, its middle replaced by a mark where its UTF-8 form is longer than ``most_bytes``."""
+    data = text.encode("utf-8", "replace")
+    if len(data) <= most_bytes:
+        return data.decode()
+    mark = f"\n… {len(data) - most_bytes} bytes left out …\n"
+    half = (most_bytes - len(mark.encode())) // 2
+    return data[:half].decode("utf-8", "ignore") + mark + data[-half:].decode("utf-8", "ignore")
+
+
+def _checked(entity: Entity) -> Mapping[str, Value]:
+    version = entity.values.get("v")
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise CorruptRecordError(f"row {entity.row!r} of {entity.partition!r} has no readable version")
+    if version > VERSION:
+        raise NewerVersionError(
+            f"row {entity.row!r} of {entity.partition!r} has version {version}, this release reads up to {VERSION}: upgrade it"
+        )
+    return entity.values
+
+
+def _damaged(entity: Entity, exc: Exception) -> CorruptRecordError:
+    return CorruptRecordError(
+        f"row {entity.row!r} of {entity.partition!r} is damaged ({type(exc).__name__}: {exc}); "
+        "it was edited by hand, or is cut"
+    )
+
+
+def _without_none(facts: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def _int(value: Value) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{value!r} is no whole number")
+    return value
+
+
+def _time(text: str) -> datetime:
+    time = datetime.fromisoformat(text)
+    if time.tzinfo is None:
+        raise ValueError(f"{text!r} has no time zone")
+    return time
+
+
+def _optional_time(text: Value | None) -> datetime | None:
+    return _time(str(text)) if text else None
