@@ -19,6 +19,7 @@ MAX_PREFIX = 42  # <prefix>-workflow-completions must fit the 63 characters of a
 
 _WORKFLOW_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9]*")
+_QUEUE_NAME = re.compile(r"(?=.{3,63}\Z)[a-z0-9]+(?:-[a-z0-9]+)*")
 
 
 def new_workflow_id() -> str:
@@ -48,9 +49,7 @@ def check_workflow_id(workflow_id: str) -> str:
 def check_prefix(prefix: str) -> str:
     """The prefix unchanged. Raises ``UsageError`` unless it is a letter, then letters and digits, at most 42."""
     if not _PREFIX.fullmatch(prefix) or len(prefix) > MAX_PREFIX:
-        raise UsageError(
-            f"{prefix!r} is no prefix: a letter, then letters and digits, at most {MAX_PREFIX} characters"
-        )
+        raise UsageError(f"{prefix!r} is no prefix: a letter, then letters and digits, at most {MAX_PREFIX} characters")
     return prefix
 
 
@@ -60,12 +59,20 @@ def task_name_problem(name: str) -> str | None:
         return f"a task name has 1 to {MAX_TASK_NAME} characters, this one has {len(name)}"
     if name != name.strip():
         return "a task name has no blank at its ends"
-    bad = next(
-        (char for char in name if not (char.isprintable() or unicodedata.category(char) == "Cf")), None
-    )
+    bad = next((char for char in name if not (char.isprintable() or unicodedata.category(char) == "Cf")), None)
     if bad is not None:
         return f"a task name is printable text, this one has the character U+{ord(bad):04X}"
     return None
+
+
+def queue_name_problem(name: str) -> str | None:
+    """What is wrong with the name of a task queue, or None when nothing is. Storage Queues' rule, on every backend."""
+    if _QUEUE_NAME.fullmatch(name):
+        return None
+    return (
+        "a queue name has 3 to 63 lower-case letters, digits and single dashes, and begins and ends with a letter or "
+        "digit"
+    )
 
 
 def near_names(name: str, candidates: Iterable[str], *, most: int = 3) -> list[str]:

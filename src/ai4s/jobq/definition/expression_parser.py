@@ -1,0 +1,261 @@
+"""Parses the text of a condition into a tree: Python's grammar, an allow-list of its nodes, and our names.
+
+Python's own parser does the tokens and the precedence; nothing is ever compiled or evaluated. What is not named here is
+refused.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import unicodedata
+import warnings
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+
+from ai4s.jobq.definition.expression_source import ROOT, ExpressionSource
+from ai4s.jobq.definition.expression_tree import (
+    MAX_NESTING,
+    Aggregate,
+    AggregateKind,
+    And,
+    Comparison,
+    Default,
+    Exists,
+    Expression,
+    ExpressionError,
+    Items,
+    Literal,
+    Not,
+    Operator,
+    Or,
+    Reference,
+)
+from ai4s.jobq.definition.scalars import unicode_fault
+from ai4s.jobq.ids import near_names
+
+MAX_TEXT = 4096
+
+_WORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
+_OPERATORS: dict[type[ast.cmpop], Operator] = {
+    ast.Eq: Operator.EQUAL,
+    ast.NotEq: Operator.NOT_EQUAL,
+    ast.Lt: Operator.LESS,
+    ast.LtE: Operator.LESS_OR_EQUAL,
+    ast.Gt: Operator.GREATER,
+    ast.GtE: Operator.GREATER_OR_EQUAL,
+    ast.In: Operator.IN,
+    ast.NotIn: Operator.NOT_IN,
+}
+_FUNCTIONS = (*AggregateKind, "default", "exists")
+
+
+def parse_text(text: str, parents: Sequence[str]) -> tuple[Expression, tuple[str, ...]]:
+    """The tree of a condition and the parents it reads, in depends_on order. Raises ``ExpressionError``."""
+    if len(text) > MAX_TEXT:
+        raise ExpressionError(f"a condition has at most {MAX_TEXT} characters, this one has {len(text)}", 1)
+    parser = _Parser(text, parents)
+    tree = parser.parse()
+    used = tuple(parent for parent in dict.fromkeys(parents) if parent in parser.used)
+    if not used:
+        raise ExpressionError("Condition must reference at least one input (inputs.task_name.field)", 1)
+    return tree, used
+
+
+class _Parser:
+    def __init__(self, text: str, parents: Sequence[str]) -> None:
+        self.used: set[str] = set()
+        self._source = ExpressionSource(text)
+        self._parents = dict.fromkeys(parents)
+        self._in_aggregate = False
+        self._pattern: str | None = None  # of the aggregate that is being parsed
+
+    def parse(self) -> Expression:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")  # an unknown escape in a string is a mistake here
+                module = ast.parse(self._source.text, mode="eval")
+        except SyntaxError as exc:
+            column = self._source.column(max((exc.offset or 1) - 1, 0))
+            raise self._error(f"Condition syntax error: {exc.msg}, at character {column}", column) from exc
+        except (ValueError, MemoryError, RecursionError) as exc:
+            raise self._error("Condition syntax error: it cannot be parsed", 1) from exc
+        return self._expression(module.body, 0)
+
+    def _expression(self, node: ast.expr, depth: int) -> Expression:
+        if depth > MAX_NESTING:
+            raise self._error(f"a condition is nested at most {MAX_NESTING} levels deep", self._source.column_of(node))
+        match node:
+            case ast.Constant():
+                return self._constant(node)
+            case ast.Name():
+                return self._word(node)
+            case ast.UnaryOp(op=ast.Not()):
+                return Not(self._expression(node.operand, depth + 1))
+            case ast.UnaryOp(op=ast.USub()):
+                return self._negative(node)
+            case ast.BoolOp():
+                operands = tuple(self._expression(value, depth + 1) for value in node.values)
+                return And(operands) if isinstance(node.op, ast.And) else Or(operands)
+            case ast.Compare():
+                return self._comparison(node, depth)
+            case ast.List() | ast.Tuple():
+                return Items(tuple(self._expression(item, depth + 1) for item in node.elts))
+            case ast.Attribute() | ast.Subscript():
+                return self._reference(node)
+            case ast.Call():
+                return self._call(node, depth)
+        raise self._disallowed(node)
+
+    def _constant(self, node: ast.Constant) -> Literal:
+        value = node.value
+        if isinstance(value, str) and (fault := unicode_fault(value)):
+            raise self._wrong(fault, node)
+        if value is None or isinstance(value, str | bool | int):
+            return Literal(value)
+        if isinstance(value, float) and math.isfinite(value):
+            return Literal(value)
+        raise self._disallowed(node)
+
+    def _word(self, node: ast.Name) -> Literal:
+        if node.id in _WORDS:
+            return Literal(_WORDS[node.id])
+        if node.id == ROOT:
+            raise self._wrong("'inputs' needs a task: inputs.task_name", node)
+        if node.id in _FUNCTIONS:
+            raise self._wrong(f"{node.id!r} is a function and needs arguments", node)
+        raise self._wrong(f"Unknown variable: {node.id!r}", node, "Quote it if text was meant.")
+
+    def _negative(self, node: ast.UnaryOp) -> Literal:
+        operand = node.operand
+        if isinstance(operand, ast.Constant) and isinstance(operand.value, int | float):
+            literal = self._constant(operand)
+            if isinstance(literal.value, int | float) and not isinstance(literal.value, bool):
+                return Literal(-literal.value)
+        raise self._disallowed(node)
+
+    def _comparison(self, node: ast.Compare, depth: int) -> Comparison:
+        rest: list[tuple[Operator, Expression]] = []
+        for operator, right in zip(node.ops, node.comparators, strict=True):
+            if type(operator) not in _OPERATORS:
+                raise self._wrong("Disallowed expression element: is", node, "Use == or !=.")
+            rest.append((_OPERATORS[type(operator)], self._expression(right, depth + 1)))
+        return Comparison(self._expression(node.left, depth + 1), tuple(rest))
+
+    def _reference(self, node: ast.expr) -> Reference:
+        steps = self._steps(node)
+        name = unicodedata.normalize("NFC", str(steps[0])) if isinstance(steps[0], str) else None
+        if name is None:
+            raise self._wrong("inputs is read by the name of a task, not by a number", node)
+        if name in self._parents:
+            self.used.add(name)
+            return Reference(name, tuple(steps[1:]))
+        if "*" in name or "?" in name:
+            return self._pattern_reference(node, name, tuple(steps[1:]))
+        raise self._unknown_parent(node, name)
+
+    def _pattern_reference(self, node: ast.expr, pattern: str, path: tuple[str | int, ...]) -> Reference:
+        if not self._in_aggregate:
+            raise self._wrong(
+                f"the pattern {pattern!r} stands for several tasks",
+                node,
+                "Use it inside all(…), any(…), count(…) or almost_all(…, N).",
+            )
+        if self._pattern not in (None, pattern):
+            raise self._wrong(f"one aggregate has one pattern, this one has {self._pattern!r} and {pattern!r}", node)
+        self._pattern = pattern
+        return Reference(None, path)
+
+    def _unknown_parent(self, node: ast.expr, name: str) -> ExpressionError:
+        near = near_names(name, self._parents, most=1)
+        hint = self._bracket_hint() or (f"Did you mean {near[0]!r}?" if near else "Add it to depends_on.")
+        return self._wrong(f"Condition references tasks not in depends_on: [{name!r}]", node, hint)
+
+    def _steps(self, node: ast.expr) -> list[str | int]:
+        steps: list[str | int] = []
+        at = node
+        while isinstance(at, ast.Attribute | ast.Subscript):
+            steps.append(at.attr if isinstance(at, ast.Attribute) else self._index(at.slice))
+            at = at.value
+        if not (isinstance(at, ast.Name) and at.id == ROOT):
+            raise self._wrong("only fields of inputs can be read: inputs.task_name.field", node)
+        return steps[::-1]
+
+    def _index(self, node: ast.expr) -> str | int:
+        literal = None
+        if isinstance(node, ast.Constant):
+            literal = self._constant(node)
+        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            literal = self._negative(node)
+        if literal is None or isinstance(literal.value, bool) or not isinstance(literal.value, str | int):
+            raise self._wrong("in brackets there is a name in quotes, or a whole number", node)
+        return literal.value
+
+    def _call(self, node: ast.Call, depth: int) -> Expression:
+        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        if name not in _FUNCTIONS or node.keywords or any(isinstance(argument, ast.Starred) for argument in node.args):
+            raise self._wrong(f"Only these functions are allowed: {', '.join(_FUNCTIONS)}", node)
+        if name == "exists":
+            return Exists(self._only_reference(node, self._arguments(node, 1)[0]))
+        if name == "default":
+            reference, otherwise = self._arguments(node, 2)
+            return Default(self._only_reference(node, reference), self._expression(otherwise, depth + 1))
+        return self._aggregate(node, AggregateKind(name), depth)
+
+    def _arguments(self, node: ast.Call, count: int) -> list[ast.expr]:
+        if len(node.args) != count:
+            name = node.func.id if isinstance(node.func, ast.Name) else ""
+            raise self._wrong(f"{name} takes {count} {'argument' if count == 1 else 'arguments'}", node)
+        return node.args
+
+    def _only_reference(self, call: ast.Call, node: ast.expr) -> Reference:
+        if not isinstance(node, ast.Attribute | ast.Subscript):
+            raise self._wrong("the first argument must be a field: inputs.task_name.field", call)
+        return self._reference(node)
+
+    def _aggregate(self, node: ast.Call, kind: AggregateKind, depth: int) -> Aggregate:
+        if self._in_aggregate:
+            raise self._wrong("an aggregate inside an aggregate is not allowed", node)
+        arguments = self._arguments(node, 2 if kind is AggregateKind.ALMOST_ALL else 1)
+        self._in_aggregate, self._pattern = True, None
+        operand = self._expression(arguments[0], depth + 1)
+        self._in_aggregate = False
+        tolerance = self._tolerance(arguments[1]) if kind is AggregateKind.ALMOST_ALL else 0
+        return Aggregate(kind, operand, self._matching(node, kind), tolerance)
+
+    def _tolerance(self, node: ast.expr) -> int:
+        if isinstance(node, ast.Constant) and type(node.value) is int:
+            return node.value
+        raise self._wrong("the second argument of almost_all is a whole number, 0 or more", node)
+
+    def _matching(self, node: ast.Call, kind: AggregateKind) -> tuple[str, ...]:
+        if self._pattern is None:
+            raise self._wrong(
+                f'{kind}(…) needs a pattern over the parents, such as inputs.*.ok or inputs["train-*"].ok', node
+            )
+        # Only * and ? are special: [ and ] are ordinary in the names of tasks.
+        pattern = self._pattern.replace("[", "[[]")
+        matching = tuple(parent for parent in self._parents if fnmatchcase(parent, pattern))
+        if not matching:
+            raise self._wrong(f"the pattern {self._pattern!r} matches no task in depends_on", node)
+        self.used.update(matching)
+        return matching
+
+    def _disallowed(self, node: ast.expr) -> ExpressionError:
+        what = {"BinOp": "arithmetic", "IfExp": "if … else", "JoinedStr": "an f-string"}
+        name = what.get(type(node).__name__, type(node).__name__)
+        return self._wrong(f"Disallowed expression element: {name}", node)
+
+    def _bracket_hint(self) -> str:
+        """For ``inputs.train-rf.mae``, which is a subtraction, and for names with dots."""
+        for parent in self._parents:
+            if not parent.isidentifier() and f"{ROOT}.{parent}" in self._source.text:
+                return f'Write inputs["{parent}"] with brackets.'
+        return ""
+
+    def _wrong(self, message: str, node: ast.expr, hint: str = "") -> ExpressionError:
+        column = self._source.column_of(node)
+        return self._error(f"{message}, at character {column}", column, hint)
+
+    def _error(self, message: str, column: int, hint: str = "") -> ExpressionError:
+        return ExpressionError(message, column, hint=hint or self._bracket_hint())

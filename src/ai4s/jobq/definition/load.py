@@ -1,0 +1,182 @@
+"""From text, files or Python values to a legal ``WorkflowDefinition``, or to everything that is wrong with it.
+
+``load_*`` and ``from_mapping`` raise ``DefinitionError`` with all problems, in the order of the document; ``check_*`` answer
+a ``Report`` instead, with warnings, and raise nothing.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path as FilePath
+from typing import Any
+
+from ai4s.jobq.definition.advice import warnings_of
+from ai4s.jobq.definition.document import NOWHERE, Node, locate_in, problem_at
+from ai4s.jobq.definition.fields import WORKFLOW
+from ai4s.jobq.definition.json_text import read_json
+from ai4s.jobq.definition.model import Task, WorkflowDefinition
+from ai4s.jobq.definition.python_values import read_value
+from ai4s.jobq.definition.read import INVALID, Reader, Reading
+from ai4s.jobq.definition.scalars import unicode_fault
+from ai4s.jobq.definition.tree_builder import TreeBuilder
+from ai4s.jobq.definition.validate import graph_problems
+from ai4s.jobq.definition.yaml_text import read_yaml
+from ai4s.jobq.errors import DefinitionError, Problem
+
+_YAML_SUFFIXES = frozenset((".yaml", ".yml"))
+_FOREIGN_ENCODINGS = (  # longest first: the mark of UTF-32 begins with that of UTF-16
+    (codecs.BOM_UTF32_LE, "UTF-32"),
+    (codecs.BOM_UTF32_BE, "UTF-32"),
+    (codecs.BOM_UTF16_LE, "UTF-16"),
+    (codecs.BOM_UTF16_BE, "UTF-16"),
+)
+
+
+class Format(StrEnum):
+    """How a definition is written."""
+
+    YAML = "yaml"
+    JSON = "json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What a check found. ``definition`` is None iff there are ``problems``; ``warnings`` come with a definition only."""
+
+    source: str
+    definition: WorkflowDefinition | None
+    problems: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+
+
+def format_of(path: FilePath | str) -> Format:
+    """``.yaml`` and ``.yml`` are YAML, anything else is JSON."""
+    return Format.YAML if FilePath(path).suffix.lower() in _YAML_SUFFIXES else Format.JSON
+
+
+def load_file(path: FilePath | str) -> WorkflowDefinition:
+    """The definition in a file. Raises ``DefinitionError``, also when the file cannot be read."""
+    return _definition_of(check_file(path))
+
+
+def load_text(text: str | bytes, *, source: str, format: Format | str) -> WorkflowDefinition:
+    """The definition in a text; ``source`` names it in messages. Raises ``DefinitionError``."""
+    return _definition_of(check_text(text, source=source, format=format))
+
+
+def from_mapping(mapping: Mapping[str, Any], *, source: str = "") -> WorkflowDefinition:
+    """The definition in a mapping as ``json.load`` or ``WorkflowDefinition.to_json`` give it. Raises ``DefinitionError``."""
+    return _definition_of(check_mapping(mapping, source=source))
+
+
+def check_file(path: FilePath | str) -> Report:
+    """Everything that is wrong with a file."""
+    try:
+        data = FilePath(path).read_bytes()
+    except OSError as exc:
+        problem = Problem(message=f"cannot be read: {exc.strerror or exc}", source=str(path))
+        return Report(source=str(path), definition=None, problems=(problem,))
+    return check_text(data, source=str(path), format=format_of(path))
+
+
+def check_text(text: str | bytes, *, source: str, format: Format | str) -> Report:
+    """Everything that is wrong with a text. Bytes are UTF-8, with or without a byte order mark."""
+    builder = TreeBuilder()
+    try:
+        read = read_yaml if Format(format) is Format.YAML else read_json
+        decoded = _decode(text)
+        if not decoded.strip():
+            builder.refuse(NOWHERE, "the file is empty", "A workflow has a name and tasks.")
+        read(decoded, builder)
+    except DefinitionError as exc:
+        return _report(source, None, [*builder.problems, *exc.problems])
+    return _check_tree(builder, source)
+
+
+def check_mapping(mapping: Mapping[str, Any], *, source: str = "") -> Report:
+    """Everything that is wrong with a mapping."""
+    builder = TreeBuilder()
+    try:
+        read_value(mapping, builder)
+    except DefinitionError as exc:
+        return _report(source, None, [*builder.problems, *exc.problems])
+    return _check_tree(builder, source)
+
+
+def read_workflow(root: Node, reader: Reader) -> Reading | None:
+    """The fields of the workflow in this tree, or None when it is no mapping; their problems are in the reader."""
+    reading = reader.read(root, WORKFLOW, ())
+    return reading if isinstance(reading, Reading) else None
+
+
+def _check_tree(builder: TreeBuilder, source: str) -> Report:
+    if builder.root is None:
+        problem = problem_at(NOWHERE, (), "the file is empty.", "A workflow has a name and tasks.")
+        return _report(source, None, [*builder.problems, problem])
+    reader = Reader()
+    reading = read_workflow(builder.root, reader)
+    locate = locate_in(builder.root)
+    problems = [*builder.problems, *reader.problems]
+    if reading is not None:
+        tasks = [_task(item) for item in reading.values.get("tasks", ())]
+        problems += graph_problems(tasks, locate=locate)
+    if problems or reading is None:
+        return _report(source, None, problems)
+    definition = WorkflowDefinition(**{**reading.values, "tasks": tuple(tasks)})
+    return _report(source, definition, [], warnings_of(definition, locate=locate))
+
+
+def _task(item: Any) -> Task | None:
+    """The task that was read. A field with a mistake is left out, so that no other check stumbles over it again."""
+    if item is INVALID or "name" not in item.values:
+        return None
+    unusable = item.broken - {"name", "depends_on"}
+    if "depends_on" in item.broken:
+        unusable |= {"dep_policy", "condition"}
+    values = {key: value for key, value in item.values.items() if key not in unusable}
+    parents = (parent for parent in values.pop("depends_on", ()) if parent is not INVALID)
+    return Task(**values, depends_on=tuple(dict.fromkeys(parents)))
+
+
+def _decode(text: str | bytes) -> str:
+    if isinstance(text, bytes):
+        text = _from_utf8(text)
+    if fault := unicode_fault(text):
+        raise DefinitionError([Problem(message=fault)])
+    return text.removeprefix("\ufeff")
+
+
+def _from_utf8(data: bytes) -> str:
+    for mark, encoding in _FOREIGN_ENCODINGS:
+        if data.startswith(mark):
+            raise DefinitionError([Problem(message=f"this file is {encoding} (byte 0).", hint="Save it as UTF-8.")])
+    try:
+        return data.decode()
+    except UnicodeDecodeError as exc:
+        message = f"byte {exc.start} (0x{data[exc.start]:02X}) is not UTF-8."
+        line = data.count(b"\n", 0, exc.start) + 1
+        raise DefinitionError([Problem(message=message, line=line, hint="Save the file as UTF-8.")]) from exc
+
+
+def _report(
+    source: str, definition: WorkflowDefinition | None, problems: Sequence[Problem], warnings: Sequence[Problem] = ()
+) -> Report:
+    return Report(
+        source=source,
+        definition=definition,
+        problems=tuple(replace(problem, source=source) for problem in sorted(problems, key=_position)),
+        warnings=tuple(replace(warning, source=source) for warning in warnings),
+    )
+
+
+def _position(problem: Problem) -> tuple[int, int]:
+    return (problem.line or 0, problem.column or 0)
+
+
+def _definition_of(report: Report) -> WorkflowDefinition:
+    if report.definition is None:
+        raise DefinitionError(report.problems)
+    return report.definition
