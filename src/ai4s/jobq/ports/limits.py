@@ -100,7 +100,8 @@ def entity_bytes(row: str, values: Mapping[str, Value]) -> int:
 def check_entity(row: str, values: Mapping[str, Value]) -> int:
     """The entity's size; raises ``EntityTooLargeError`` when Azure would refuse it for that.
 
-    Raises: ``ValueError`` for a property name that is no identifier and for a float that is not finite (a caller's bug).
+    Raises: ``ValueError`` for a property name that is no identifier and for a float that is not finite, ``TypeError`` for a
+    value that cannot be stored (a caller's bug).
     """
     check_key(row)
     if len(values) > MAX_PROPERTIES:
@@ -108,6 +109,8 @@ def check_entity(row: str, values: Mapping[str, Value]) -> int:
     for name, value in values.items():
         if not name.isidentifier():
             raise ValueError(f"property {name!r} of row {row!r} is no identifier")
+        if not isinstance(value, str | int | float | bytes):
+            raise TypeError(f"property {name!r} of row {row!r} is {type(value).__name__}: text, number or bytes only")
         if value_bytes(value) > MAX_PROPERTY_BYTES:
             raise EntityTooLargeError(f"property {name!r} of row {row!r} is larger than 64 KiB")
         if isinstance(value, int) and not -(2**63) <= value < 2**63:
