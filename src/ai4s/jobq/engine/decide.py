@@ -27,7 +27,6 @@ from ai4s.jobq.engine.events import (
     TaskFailed,
     TaskStarted,
     TaskSucceeded,
-    Tick,
 )
 from ai4s.jobq.engine.run import TaskRun, WorkflowRun
 from ai4s.jobq.engine.states import Step, Stop, TaskState, WorkflowState
@@ -51,7 +50,7 @@ def decide(
 
     Changes ``run`` and takes from ``room``. With ``onto`` an earlier decision that was not stored yet is continued (after
     ``ResolveOutputs``). Duplicates, and events of another run, life or attempt, change nothing and are counted in
-    ``Decision.ignored``.
+    ``Decision.ignored``. Without events it looks what time and room allow.
     """
     decision = onto if onto is not None else Decision()
     for event in events:
@@ -77,8 +76,6 @@ def _apply(run: WorkflowRun, event: Event, decision: Decision, now: datetime) ->
             return _cancel(run, decision, now)
         case RetryRequested():
             return _retry(run, decision)
-        case Tick():
-            return True
         case _:
             assert_never(event)
 
@@ -244,6 +241,8 @@ def _resolved(run: WorkflowRun, event: OutputsResolved, decision: Decision, now:
     run.unresolved.discard(event.number)
     decision.rows[task.number] = None
     try:
+        if event.error:
+            raise ConditionError(event.error)
         task.condition = run.graph.conditions[event.number].evaluate(event.values)
     except ConditionError as exc:
         _conclude(run, task, Step.FAILED, Cause.CONDITION, None, f"condition: {exc}", decision, now)

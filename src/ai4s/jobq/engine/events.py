@@ -77,11 +77,12 @@ class TaskFailed(OfAttempt):
 class OutputsResolved:
     """The answer to ``ResolveOutputs``: the outputs of those parents as JSON values, by task name.
 
-    Parents that have none, or did not complete, are None.
+    Parents that have none, or did not complete, are None. ``error`` says why an output that is there could not be read.
     """
 
     number: int
     values: Mapping[str, Any]
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,12 +95,7 @@ class RetryRequested:
     """Somebody wants what ended badly done again. Of a run that has not ended it changes nothing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tick:
-    """Time has passed or there is new room: look what can be done."""
-
-
-Event = TaskStarted | TaskSucceeded | TaskFailed | OutputsResolved | CancelRequested | RetryRequested | Tick
+Event = TaskStarted | TaskSucceeded | TaskFailed | OutputsResolved | CancelRequested | RetryRequested
 
 
 # -- commands and decision

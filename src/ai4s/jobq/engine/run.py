@@ -37,6 +37,7 @@ class Graph:
             for parent in parents:
                 self.children[parent].append(number)
         self.queues: list[str] = [definition.queue_of(task) for task in definition.tasks]
+        self.queue_names: list[str] = sorted(set(self.queues))
         self.numbers = numbers
 
     @cached_property

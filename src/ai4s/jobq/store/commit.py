@@ -50,7 +50,11 @@ async def commit(
     ``owner``. Raises ``StaleWriteError`` when somebody else changed the header, and whatever the table raises; ``loaded``
     must then be thrown away, for part of the decision may be stored.
     """
-    final = header_of(loaded.run, loaded.header, now=now, recheck=recheck)
+    final = replace(
+        header_of(loaded.run, loaded.header, now=now),
+        next_wake=decision.wake_at,
+        recheck=loaded.header.recheck or recheck,
+    )
     waiting = list(outbox)
     parts = transactions(_rows(loaded.run, decision, rev=loaded.header.rev), reserve_bytes=HEADER_BYTES) or [[]]
     dispatched = {task_row(dispatch.number): dispatch.attempt for dispatch in decision.dispatches}
@@ -82,8 +86,8 @@ async def write(table: Table, stored: StoredHeader, header: Header, rows: Sequen
         return entity.etag
 
 
-def header_of(run: WorkflowRun, before: Header, *, now: datetime, recheck: bool = False) -> Header:
-    """The header that describes this run now; identity, revision and outbox are those of ``before``."""
+def header_of(run: WorkflowRun, before: Header, *, now: datetime) -> Header:
+    """The header that describes this run now; identity, revision, outbox and the like are those of ``before``."""
     ready, eligible = run.ready_counts(), run.eligible_counts()
     return replace(
         before,
@@ -95,7 +99,6 @@ def header_of(run: WorkflowRun, before: Header, *, now: datetime, recheck: bool 
         ended_at=run.ended_at,
         counts=run.counts,
         queues={queue: (eligible.get(queue, 0), ready.get(queue, 0)) for queue in sorted({*ready, *eligible})},
-        recheck=before.recheck or recheck,
     )
 
 
@@ -122,4 +125,3 @@ def _row(run: WorkflowRun, decision: Decision, number: int, history: dict[str, V
     if number in decision.errors:
         values.update(error_values(decision.errors[number]))
     return Merge(task_row(number), values)
-

@@ -15,7 +15,7 @@ from ai4s.jobq.errors import EntityExistsError, StaleWriteError
 from ai4s.jobq.ids import new_nonce
 from ai4s.jobq.ports.table import Delete, Entity, Insert, Merge, Replace, Table
 from ai4s.jobq.store.layout import ACTIVE, ENDED, ended_row
-from ai4s.jobq.store.records import IndexRecord, read_index
+from ai4s.jobq.store.records import MAX_ERROR_BYTES, IndexRecord, read_index, shortened
 
 
 class WorkflowIndex:
@@ -56,6 +56,13 @@ class WorkflowIndex:
             await self.table.transact(ACTIVE, [Replace(record.workflow_id, values, entity.etag)])
         except (EntityExistsError, StaleWriteError):
             return  # a client poked or another coordinator wrote: the next change or sweep brings it up to date
+
+    async def park(self, workflow_id: str, reason: str) -> None:
+        """Note on the active row why a workflow is set aside; the next refresh clears it."""
+        entity = await self.table.get(ACTIVE, workflow_id)
+        if entity is not None:
+            values = {**entity.values, "parked": shortened(reason, MAX_ERROR_BYTES)}
+            await self.table.transact(ACTIVE, [Replace(workflow_id, values, entity.etag)])
 
     async def retire(self, record: IndexRecord) -> None:
         """Move an ended workflow from ``active`` to ``ended``. Safe to repeat."""

@@ -1,0 +1,308 @@
+"""The coordinator's loops: lease, receiving, sweep, and the shutdown that ties them up.
+
+Each loop survives everything: an error is logged, waited out, and the loop goes on. The only ways out are ``stop`` and
+cancellation. What a standby does is wait for the lease.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ai4s.jobq.coordinator.actor import PARKED_S, WorkflowActor
+from ai4s.jobq.coordinator.cycle import Stats, WorkflowCycle
+from ai4s.jobq.coordinator.reports import Delivery
+from ai4s.jobq.coordinator.settings import CoordinatorSettings
+from ai4s.jobq.coordinator.sweep import Sweep
+from ai4s.jobq.coordinator.windows import QueueWindows
+from ai4s.jobq.errors import CorruptRecordError, MessageLostError, NewerVersionError, OperationalError
+from ai4s.jobq.ids import new_nonce
+from ai4s.jobq.ports.clock import Clock, SystemClock
+from ai4s.jobq.ports.queue import Message, Queue
+from ai4s.jobq.store.layout import private_completion_queue
+from ai4s.jobq.store.lease import CoordinatorLease
+from ai4s.jobq.store.wire import decode_completion
+from ai4s.jobq.store.workflows import WorkflowStore
+
+LOG = logging.getLogger(__name__)
+
+MAX_IN_HAND = 1000  # messages received and not yet acknowledged, before receiving pauses
+FOREIGN_DELAY_S = 60.0
+NEWER_DELAY_S = 600.0
+STOP_S = 8.0  # for the last turns after a stop, so that the process is gone within ten seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrivateRun:
+    """A run that belongs to this process alone: no other coordinator or worker touches it."""
+
+    workflow_id: str
+    run: str
+    slots: Mapping[str, int]
+
+
+class Coordinator:
+    """Coordinates all workflows of a store, or one private run.
+
+    ``owner`` must be unique for each start of a process. ``run`` may be awaited once.
+    """
+
+    def __init__(
+        self,
+        store: WorkflowStore,
+        settings: CoordinatorSettings | None = None,
+        clock: Clock | None = None,
+        *,
+        owner: str | None = None,
+        private: PrivateRun | None = None,
+    ) -> None:
+        self.settings = settings or CoordinatorSettings()
+        self.stats = Stats()
+        self.owner = owner or f"{socket.gethostname()}-{os.getpid()}-{new_nonce()}"
+        self._store = store
+        self._clock = clock or SystemClock()
+        self._private = private
+        self._completions = self._completion_queue(store, private)
+        self._lease = CoordinatorLease(
+            store.index.table, self.owner, socket.gethostname(), self._clock, ttl_s=self.settings.lease_ttl_s
+        )
+        self._windows = QueueWindows(self.settings.queue_window)
+        self._sweep = Sweep(store, self._windows, self._clock, self.settings, private=private is not None)
+        self._actors: dict[str, WorkflowActor] = {}
+        self._actor_tasks: set[asyncio.Task[None]] = set()
+        self._stop = asyncio.Event()
+        self._warned: set[str] = set()
+        if private is not None:
+            self._windows.set_slots(private.slots)
+
+    def stop(self) -> None:
+        """Finish what is in hand and return from ``run``; safe to call from a signal handler."""
+        self._stop.set()
+
+    async def run(self) -> Stats:
+        """Coordinate until ``stop`` is called; what was done."""
+        loops = [self._forever(self._receive, "receiving"), self._forever(self._sweep_once, "sweep")]
+        loops.append(self._forever(self._renew_in_hand, "renewal"))
+        if self._private is None:
+            loops.append(self._forever(self._hold_lease, "lease"))
+        else:
+            self._actor(self._private.workflow_id).wake()
+        try:
+            async with asyncio.TaskGroup() as group:
+                for loop in loops:
+                    group.create_task(loop)
+        finally:
+            await self._wind_up()
+        return self.stats
+
+    @property
+    def is_leading(self) -> bool:
+        """Whether this coordinator may start turns now."""
+        return self._private is not None or self._lease.is_leading
+
+    # -- loops
+
+    async def _forever(self, step: Callable[[], Awaitable[float]], name: str) -> None:
+        """Repeat a step that answers how long to pause, until ``stop``."""
+        trouble_s = 0.5
+        while not self._stop.is_set():
+            try:
+                pause_s, trouble_s = await step(), 0.5
+            except Exception as exc:  # the outermost edge of a loop that must not die
+                LOG.warning(
+                    "%s failed, next try in %.1f s: %s: %s",
+                    name,
+                    trouble_s,
+                    type(exc).__name__,
+                    exc,
+                    exc_info=None if isinstance(exc, OperationalError) else exc,
+                    extra={"event": "loop_failed", "loop": name},
+                )
+                pause_s, trouble_s = trouble_s, min(trouble_s * 2, 30.0)
+            await self._pause(pause_s)
+
+    async def _pause(self, seconds: float) -> None:
+        if seconds <= 0:
+            await asyncio.sleep(0)
+            return
+        with contextlib.suppress(TimeoutError):  # nobody asked us to stop
+            async with asyncio.timeout(seconds):
+                await self._stop.wait()
+
+    async def _hold_lease(self) -> float:
+        was_leading = self._lease.is_leading
+        leads = await self._lease.try_hold()
+        if leads and not was_leading:
+            LOG.info("This coordinator leads now", extra={"event": "lease_acquired", "owner": self.owner})
+            self._sweep.start_over()
+        if was_leading and not leads:
+            LOG.warning("Another coordinator leads now; standing by", extra={"event": "lease_lost"})
+            self._drop_actors()
+        if not leads and self._lease.holder is not None and self._lease.holder.owner not in self._warned:
+            self._warned.add(self._lease.holder.owner)
+            LOG.info(
+                "Standing by: %s leads since %s",
+                self._lease.holder.owner,
+                self._lease.holder.since,
+                extra={"event": "standing_by", "leader": self._lease.holder.owner},
+            )
+        return self.settings.lease_ttl_s / (6 if leads else 15)
+
+    async def _receive(self) -> float:
+        if not self.is_leading:
+            return 0.2
+        if sum(len(actor.in_hand) for actor in self._actors.values()) >= MAX_IN_HAND:
+            return 0.05
+        messages = await self._completions.receive(self.settings.batch_size, visibility_s=self.settings.visibility_s)
+        if not messages:
+            self._sweep.completions_were_empty()
+            await self._arrival()
+            return 0
+        for message in messages:
+            await self._route(message)
+        return 0
+
+    async def _arrival(self) -> None:
+        """Until a message may have come or a stop was asked for."""
+        waits = [asyncio.ensure_future(self._completions.arrival(self.settings.idle_sleep_s))]
+        waits.append(asyncio.ensure_future(self._stop.wait()))  # type: ignore[arg-type]  # only waited for
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+    async def _sweep_once(self) -> float:
+        if not self.is_leading:
+            return 0.2
+        finds = await self._sweep.once(self._loaded_runs())
+        for workflow_id in finds.look_at:
+            self._actor(workflow_id).wake(check_header=True)
+        for workflow_id, events in finds.events.items():
+            self._actor(workflow_id).post(events)
+        return self.settings.sweep_s
+
+    async def _renew_in_hand(self) -> float:
+        """Keep messages hidden that wait for a long turn."""
+        share_s = self.settings.visibility_s / 3
+        for actor in list(self._actors.values()):
+            for delivery in list(actor.in_hand):
+                if self._clock.monotonic() - delivery.renewed_at >= share_s:
+                    await self._renew(delivery)
+        return share_s / 2
+
+    async def _renew(self, delivery: Delivery) -> None:
+        try:
+            delivery.message = await self._completions.renew(delivery.message, visibility_s=self.settings.visibility_s)
+        except MessageLostError:
+            return  # it comes again, and changes nothing then
+        delivery.renewed_at = self._clock.monotonic()
+
+    # -- messages
+
+    async def _route(self, message: Message) -> None:
+        """Put a completion message into its workflow's mailbox, or aside."""
+        try:
+            completion = decode_completion(message.body)
+        except NewerVersionError as exc:
+            self._warn_once("newer", f"{exc} Left alone for {NEWER_DELAY_S:.0f} s at a time.")
+            await self._completions.abandon(message, delay_s=NEWER_DELAY_S)
+            return
+        except CorruptRecordError as exc:
+            LOG.error(
+                "An unreadable completion was set aside: %s",
+                exc,
+                extra={"event": "completion_dead_lettered", "queue": self._completions.name},
+            )
+            await self._completions.dead_letter(message, reason=str(exc))
+            self.stats.dead_lettered += 1
+            return
+        if completion.store != self._store.name:
+            self._warn_once(completion.store, f"A completion of {completion.store} came to {self._store.name}'s queue.")
+            await self._completions.abandon(message, delay_s=FOREIGN_DELAY_S)
+            return
+        self.stats.completions += len(completion.reports)
+        actor = self._actor(completion.workflow_id)
+        if actor.is_parked:
+            await self._completions.abandon(message, delay_s=PARKED_S)
+            return
+        now = self._clock.monotonic()
+        actor.deliver(Delivery(message, completion, now, now))
+
+    def _warn_once(self, key: str, text: str) -> None:
+        if key not in self._warned:
+            self._warned.add(key)
+            LOG.warning("%s", text, extra={"event": "message_left_alone"})
+
+    # -- actors
+
+    def _actor(self, workflow_id: str) -> WorkflowActor:
+        """The workflow's actor, running."""
+        if workflow_id not in self._actors:
+            cycle = WorkflowCycle(
+                self._store,
+                workflow_id,
+                owner=self.owner,
+                windows=self._windows,
+                clock=self._clock,
+                stats=self.stats,
+            )
+            actor = WorkflowActor(
+                cycle,
+                self._completions,
+                self._store.index,
+                self._clock,
+                may_start=lambda: self.is_leading,
+                wake_others=self._wake,
+            )
+            self._actors[workflow_id] = actor
+            task = asyncio.create_task(self._run_actor(workflow_id, actor))
+            self._actor_tasks.add(task)
+            task.add_done_callback(self._actor_tasks.discard)
+        return self._actors[workflow_id]
+
+    async def _run_actor(self, workflow_id: str, actor: WorkflowActor) -> None:
+        try:
+            await actor.run()
+        finally:
+            if self._actors.get(workflow_id) is actor:
+                del self._actors[workflow_id]
+            self._wake(self._windows.forget(workflow_id))
+            for delivery in actor.in_hand:  # came in while it was leaving
+                if not self._stop.is_set() and self.is_leading:
+                    self._actor(workflow_id).deliver(delivery)
+
+    def _wake(self, workflow_ids: Sequence[str]) -> None:
+        for workflow_id in workflow_ids:
+            if workflow_id in self._actors:
+                self._actors[workflow_id].wake()
+
+    def _loaded_runs(self) -> dict[str, WorkflowCycle]:
+        return {workflow_id: actor.cycle for workflow_id, actor in self._actors.items()}
+
+    def _drop_actors(self) -> None:
+        for task in self._actor_tasks:
+            task.cancel()
+
+    async def _wind_up(self) -> None:
+        """Let every workflow finish its turn and clear its outbox, then give the lease up."""
+        for actor in list(self._actors.values()):
+            actor.stop()
+        if self._actor_tasks:
+            _, late = await asyncio.wait(set(self._actor_tasks), timeout=STOP_S)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+        if self._private is None:
+            with contextlib.suppress(OperationalError):  # it runs out by itself
+                await self._lease.release()
+
+    @staticmethod
+    def _completion_queue(store: WorkflowStore, private: PrivateRun | None) -> Queue:
+        name = store.names.completion_queue if private is None else private_completion_queue(private.run)
+        return store.services.queue(name)

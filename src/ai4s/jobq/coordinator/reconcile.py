@@ -1,0 +1,148 @@
+"""Lost messages: tasks that are dispatched but have no message any more, and halted tasks nobody holds.
+
+A message can vanish without a trace: a queue was cleared, a message expired on another service, a machine died between two
+steps of a purge. Evidence, in this order, is needed before a task counts as lost: its queue's count (which includes hidden
+messages) was 0 on two looks a visibility timeout apart, the completion queue was seen empty after the second, and no live
+worker claims the task. Then a *new attempt* follows, so that duplicate detection cannot swallow it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from ai4s.jobq.engine.events import Cause, TaskFailed
+from ai4s.jobq.engine.run import TaskRun, WorkflowRun
+from ai4s.jobq.engine.states import Stop, TaskState
+from ai4s.jobq.store.layout import task_row
+from ai4s.jobq.store.workers import LIVE_S, SeenWorker
+
+_HELD = frozenset({TaskState.READY, TaskState.RUNNING})
+
+
+@dataclass(slots=True)
+class LiveWorkers:
+    """Which workers live: those whose row was seen to change within a minute of our own monotonic clock."""
+
+    _changed_at: dict[str, tuple[str, float]] = field(default_factory=dict)
+    _live: list[SeenWorker] = field(default_factory=list)
+
+    def look(self, workers: Iterable[SeenWorker], now: float) -> None:
+        """Note what the registry says now. A row seen for the first time counts as changed."""
+        seen = {worker.record.worker_id: worker for worker in workers}
+        self._changed_at = {
+            worker_id: self._changed(worker_id, str(worker.etag), now) for worker_id, worker in seen.items()
+        }
+        self._live = [worker for worker_id, worker in seen.items() if now - self._changed_at[worker_id][1] < LIVE_S]
+
+    def slots(self) -> dict[str, int]:
+        """Live slots per queue."""
+        slots: dict[str, int] = {}
+        for worker in self._live:
+            slots[worker.record.queue] = slots.get(worker.record.queue, 0) + worker.record.slots
+        return slots
+
+    def claims(self) -> frozenset[str]:
+        """``<workflow id>/<task row>`` of everything a live worker has in hand."""
+        return frozenset(execution for worker in self._live for execution in worker.record.executions)
+
+    def _changed(self, worker_id: str, etag: str, now: float) -> tuple[str, float]:
+        before = self._changed_at.get(worker_id)
+        return before if before is not None and before[0] == etag else (etag, now)
+
+
+@dataclass(slots=True)
+class EmptyQueues:
+    """Which queues have been seen without any message, since when, and when last."""
+
+    _seen: dict[str, tuple[float, datetime, float]] = field(default_factory=dict)
+
+    def look(self, counts: Mapping[str, int], now: float, wall: datetime) -> None:
+        """Note the approximate counts just read."""
+        for queue, count in counts.items():
+            if count:
+                self._seen.pop(queue, None)
+            else:
+                first, first_wall, _ = self._seen.get(queue, (now, wall, now))
+                self._seen[queue] = (first, first_wall, now)
+
+    def proven(self, counts: Mapping[str, int], *, apart_s: float, completions_empty_at: float) -> dict[str, datetime]:
+        """Queues empty now and on two earlier looks so far apart, the later one before the completion queue was empty.
+
+        By queue, the wall-clock time of the first look.
+        """
+        return {
+            queue: wall
+            for queue, (first, wall, last) in self._seen.items()
+            if counts.get(queue) == 0 and last - first >= apart_s and completions_empty_at >= last
+        }
+
+
+@dataclass(slots=True)
+class UnclaimedTasks:
+    """Since when tasks of halted runs have been claimed by no live worker."""
+
+    _since: dict[str, float] = field(default_factory=dict)
+
+    def look(self, unclaimed: Iterable[str], now: float) -> None:
+        """Note which tasks nobody claims now."""
+        self._since = {key: self._since.get(key, now) for key in unclaimed}
+
+    def for_at_least(self, key: str, seconds: float, now: float) -> bool:
+        return key in self._since and now - self._since[key] >= seconds
+
+
+def lost_tasks(
+    workflow_id: str, run: WorkflowRun, emptied: Mapping[str, datetime], claims: frozenset[str]
+) -> list[TaskFailed]:
+    """Tasks dispatched before their queue (``{queue: first seen empty}``) was empty, that no worker claims."""
+    return [
+        _lost(run, task, "its message vanished from the queue")
+        for task in _held(run)
+        if run.graph.queues[task.number] in emptied
+        and task.ready_at is not None
+        and task.ready_at < emptied[run.graph.queues[task.number]]
+        and key_of(workflow_id, task) not in claims
+    ]
+
+
+def unclaimed(workflow_id: str, run: WorkflowRun, claims: frozenset[str]) -> list[str]:
+    """Keys of the running tasks of a halted run that no live worker has in hand."""
+    if run.stop is not Stop.HALT:
+        return []
+    keys = (key_of(workflow_id, task) for task in _held(run) if task.state is TaskState.RUNNING)
+    return [key for key in keys if key not in claims]
+
+
+def abandoned_tasks(
+    workflow_id: str, run: WorkflowRun, since: UnclaimedTasks, *, after_s: float, now: float
+) -> list[TaskFailed]:
+    """Running tasks of a halted run that nobody has claimed for so long that nobody runs them."""
+    return [
+        _lost(run, task, "no live worker has it")
+        for task in _held(run)
+        if since.for_at_least(key_of(workflow_id, task), after_s, now)
+    ]
+
+
+def key_of(workflow_id: str, task: TaskRun) -> str:
+    """The task as worker records name it."""
+    return f"{workflow_id}/{task_row(task.number)}"
+
+
+def _held(run: WorkflowRun) -> list[TaskRun]:
+    return [task for task in run.tasks if task.state in _HELD] if run.active else []
+
+
+def _lost(run: WorkflowRun, task: TaskRun, why: str) -> TaskFailed:
+    return TaskFailed(
+        run=run.run,
+        number=task.number,
+        life=run.life,
+        attempt=task.attempt,
+        execution=task.execution,
+        worker=task.worker,
+        cause=Cause.LOST,
+        error=why,
+    )

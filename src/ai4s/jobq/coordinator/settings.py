@@ -1,0 +1,49 @@
+"""Settings of a coordinator. Options, environment names and config keys are derived from these fields."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+
+from ai4s.jobq.errors import SettingsError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatorSettings:
+    """How a coordinator paces itself. Times are in seconds.
+
+    Each field's metadata holds its help text and its least and greatest value. Raises ``SettingsError`` out of range.
+    """
+
+    batch_size: int = field(default=32, metadata={"help": "Messages received at a time.", "low": 1, "high": 32})
+    visibility_s: float = field(
+        default=30.0, metadata={"help": "Seconds for which received reports stay hidden.", "low": 2, "high": 3600}
+    )
+    idle_sleep_s: float = field(
+        default=0.5,
+        metadata={"help": "Seconds before an empty completion queue is looked at again.", "low": 0.01, "high": 60},
+    )
+    sweep_s: float = field(
+        default=10.0,
+        metadata={"help": "Seconds between two looks at all active workflows.", "low": 0.1, "high": 3600},
+    )
+    queue_window: int = field(
+        default=1000, metadata={"help": "Most tasks that wait on one queue at a time.", "low": 1, "high": 100_000}
+    )
+    task_visibility_s: float = field(
+        default=90.0,
+        metadata={
+            "help": "The workers' visibility timeout in seconds; a task without a message for that long is lost.",
+            "low": 1,
+            "high": 86_400,
+        },
+    )
+    lease_ttl_s: float = field(
+        default=30.0,
+        metadata={"help": "Seconds after which a standby takes over from a silent leader.", "low": 3, "high": 600},
+    )
+
+    def __post_init__(self) -> None:
+        for spec in fields(self):
+            value, low, high = getattr(self, spec.name), spec.metadata["low"], spec.metadata["high"]
+            if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+                raise SettingsError(f"{spec.name} is {value!r}, it must be a number from {low} to {high}")
