@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
-from tests.support.azurite import Azurite, shared_azurite
+if TYPE_CHECKING:
+    from tests.support.azurite import Azurite
 
 
 @pytest.fixture
 def azurite() -> Azurite:
     """The one Azurite of this test process, answering. Its data outlives the test: use fresh names."""
+    from tests.support.azurite import shared_azurite  # here, so that other tests load no SDK
+
     azurite = shared_azurite()
     azurite.ensure_healthy()
     return azurite
-
-
-def pytest_sessionfinish() -> None:
-    shared_azurite().stop()

@@ -52,8 +52,9 @@ class Azurite:
     """One emulator, running between ``start`` and ``stop`` (or inside ``with``).
 
     ``services`` other than all three run as one process each (``azurite-queue``, ``azurite-table``), as for a user who
-    has no need of blobs. ``location`` keeps the data on disk, also over ``restart``; None keeps it in memory, where a
-    restart forgets it. Without ``ports`` free ones are drawn; they stay the same over ``restart``.
+    has no need of blobs. ``location`` keeps the data on disk, also over ``restart`` (less what was written in the last
+    5 s, as it is killed); None keeps it in memory, where a restart forgets it. Without ``ports`` free ones are drawn;
+    they stay the same over ``restart``.
     ``any_api_version`` False leaves out ``--skipApiVersionCheck``.
     """
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
-from azure.core.exceptions import AzureError, ServiceResponseTimeoutError
+from azure.core.exceptions import AzureError, ServiceResponseError
 from azure.core.pipeline.transport import AioHttpTransport
 
 LOG = logging.getLogger(__name__)
@@ -106,12 +106,12 @@ class RetryingTransport(AioHttpTransport):  # type: ignore[misc]  # exported laz
         try:
             async with asyncio.timeout(self._policy.attempt_timeout_s):
                 response = await super().send(request, **options)
-                if request.method == "POST" or response.status_code in PASSING_STATUSES:
-                    await (
-                        response.load_body()
-                    )  # a transaction's answer can break off too; an error's frees its connection
-        except TimeoutError as error:
-            return ServiceResponseTimeoutError("no complete answer in time", error=error)
+                if options.get("stream") and not _is_download(request, response):
+                    # A transaction's answer is a stream to the SDK, and would break off in its hands. Read below the
+                    # SDK's response, which cannot be read a second time when it is empty.
+                    await response.internal_response.read()
+        except (aiohttp.ClientError, TimeoutError) as error:
+            return ServiceResponseError("no complete answer", error=error)
         except AzureError as error:
             return error
         return response
@@ -146,6 +146,10 @@ def retry_after_s(headers: Mapping[str, str], *, now: Callable[[], float] = time
             with suppress(ValueError):  # or nonsense, which asks for nothing
                 return max(0.0, email.utils.parsedate_to_datetime(text).timestamp() - now())
     return None
+
+
+def _is_download(request: Any, response: Any) -> bool:
+    return bool(request.method == "GET" and response.status_code < 400)
 
 
 def _may_pass(outcome: Any) -> bool:

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ai4s.jobq.adapters.azure.credentials import AzuritePorts, account_named
+from ai4s.jobq.adapters.azure.services import open_accounts, open_azure
+from ai4s.jobq.errors import UsageError
+from tests.adapters.azure.fake_service import FixedToken
+from tests.support import azurite
+
+
+async def test_opening_and_naming_makes_no_request_and_needs_no_identity() -> None:
+    async with open_azure("realaccount", "realaccount", "realaccount") as services:
+        services.table("Rows")
+        services.queue("jobs")
+        services.blobs("files")
+
+        assert services.requests == {}
+
+
+async def test_the_same_name_gives_the_same_handle() -> None:
+    async with open_azure("realaccount", "realaccount", "realaccount") as services:
+        assert services.table("Rows") is services.table("Rows")
+        assert services.queue("jobs") is services.queue("jobs")
+        assert services.blobs("files") is services.blobs("files")
+
+
+@pytest.mark.parametrize("name", ["", "ab", "-a", "a--b", "Upper", "x" * 64])
+async def test_bad_queue_and_container_names_are_refused_at_once(name: str) -> None:
+    async with open_azure("realaccount", "realaccount", "realaccount") as services:
+        with pytest.raises(UsageError):
+            services.queue(name)
+        with pytest.raises(UsageError):
+            services.blobs(name)
+
+
+async def test_a_bad_table_name_is_refused_at_once() -> None:
+    async with open_azure("realaccount", "realaccount", "realaccount") as services:
+        with pytest.raises(UsageError):
+            services.table("1st")
+
+
+async def test_all_services_of_one_object_share_one_identity_which_is_closed_at_the_end() -> None:
+    opened: list[FixedToken] = []
+
+    def open_credential() -> FixedToken:
+        opened.append(FixedToken())
+        return opened[-1]
+
+    account = account_named("realaccount", ports=AzuritePorts())
+    async with open_accounts(account, account, account, open_credential=open_credential) as services:
+        for handle in (services.table("Rows"), services.queue("jobs"), services.blobs("files")):
+            token = await handle._client.credential.get_token("scope")  # type: ignore[union-attr]
+            assert token.token == "token"
+        assert not opened[0].closed
+
+    assert len(opened) == 1
+    assert opened[0].closed
+
+
+def test_a_missing_azurite_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(azurite, "BINARIES", tmp_path)
+
+    with pytest.raises(azurite.AzuriteStartError, match="npm ci"):
+        azurite.Azurite().start()
