@@ -1,0 +1,45 @@
+# The verbs of this project. `make demo` and `make test` need only python3 (>= 3.11), node and make.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PYTEST_ARGS ?=
+
+.PHONY: demo test check bench docs clean
+
+demo: $(VENV)/.installed
+	PATH="$(CURDIR)/$(BIN):$$PATH" bash examples/tutorial/demo.sh
+
+test: check
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(PYTEST_ARGS)
+
+check: $(VENV)/.dev node_modules/.installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/architecture
+
+bench: $(VENV)/.dev node_modules/.installed
+	$(BIN)/python -m bench
+
+docs: $(VENV)/.dev
+	$(BIN)/python -m ai4s.jobq.engine.diagram > docs/states.md
+
+clean:
+	rm -rf $(VENV) node_modules build *.egg-info src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+$(VENV)/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit("python3 >= 3.11 is needed, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[workflow]'
+	touch $@
+
+$(VENV)/.dev: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	touch $@ $(VENV)/.installed
+
+node_modules/.installed: package-lock.json
+	npm ci --silent --no-audit --no-fund
+	touch $@
