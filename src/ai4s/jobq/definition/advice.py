@@ -19,15 +19,13 @@ def _of_task(number: int, task: Task, locate: Locate) -> Iterator[Problem]:
     mistaken = dict(_mistaken(task))
     if "cmd" not in task.kwargs and "cmd" not in mistaken.values():
         place = locate(("tasks", number))
-        message = f"task {shown(task.name)} has no 'cmd' in its kwargs."
+        message = f"task {shown(task.name)} has no 'cmd' in its kwargs"
         yield problem_at(
             place, ("tasks", number), message, "A shell worker will fail it; a custom processor may run it."
         )
     for key, meant in mistaken.items():
         path = ("tasks", number, "kwargs", key)
-        yield problem_at(
-            locate(path), path, f"the shell worker does not read {shown(key)}.", f"Did you mean {meant!r}?"
-        )
+        yield problem_at(locate(path), path, f"the shell worker does not read {shown(key)}", f"Did you mean {meant!r}?")
 
 
 def _mistaken(task: Task) -> Iterator[tuple[str, str]]:

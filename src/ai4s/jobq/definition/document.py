@@ -109,7 +109,9 @@ def shown(text: str) -> str:
 
 
 def problem_at(place: Place, path: Path, message: str, hint: str = "") -> Problem:
-    """A problem of this place; its source is filled in at the end."""
+    """A problem of this place; its source is filled in at the end. The message becomes a sentence when a hint follows it."""
+    if hint and not message.endswith((".", "?", "!")):
+        message += "."
     return Problem(message=message, path=render_path(path), line=place.line, column=place.column, hint=hint)
 
 

@@ -18,10 +18,10 @@ class ExpressionError(UsageError):
     """A condition is wrong as written; ``column`` is the 1-based character where."""
 
     def __init__(self, message: str, column: int, *, hint: str = "") -> None:
-        self.message = message if not hint or message.endswith((".", "?")) else f"{message}."
+        self.message = message
         self.column = column
         self.hint = hint
-        super().__init__(f"{self.message} {hint}".rstrip())
+        super().__init__(f"{message}. {hint}" if hint else message)
 
 
 class ConditionError(JobqError):

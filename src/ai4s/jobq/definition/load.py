@@ -114,7 +114,7 @@ def read_workflow(root: Node, reader: Reader) -> Reading | None:
 
 def _check_tree(builder: TreeBuilder, source: str) -> Report:
     if builder.root is None:
-        problem = problem_at(NOWHERE, (), "the file is empty.", "A workflow has a name and tasks.")
+        problem = problem_at(NOWHERE, (), "the file is empty", "A workflow has a name and tasks.")
         return _report(source, None, [*builder.problems, problem])
     reader = Reader()
     reading = read_workflow(builder.root, reader)
@@ -122,7 +122,7 @@ def _check_tree(builder: TreeBuilder, source: str) -> Report:
     problems = [*builder.problems, *reader.problems]
     if reading is not None:
         tasks = [_task(item) for item in reading.values.get("tasks", ())]
-        problems += graph_problems(tasks, locate=locate)
+        problems += graph_problems(tasks, locate=locate, unread=_unread_parents(tasks))
     if problems or reading is None:
         return _report(source, None, problems)
     definition = WorkflowDefinition(**{**reading.values, "tasks": tuple(tasks)})
@@ -137,8 +137,18 @@ def _task(item: Any) -> Task | None:
     if "depends_on" in item.broken:
         unusable |= {"dep_policy", "condition"}
     values = {key: value for key, value in item.values.items() if key not in unusable}
-    parents = (parent for parent in values.pop("depends_on", ()) if parent is not INVALID)
-    return Task(**values, depends_on=tuple(dict.fromkeys(parents)))
+    parents = ("" if parent is INVALID else parent for parent in values.pop("depends_on", ()))
+    return Task(**values, depends_on=tuple(parents))
+
+
+def _unread_parents(tasks: Sequence[Task | None]) -> set[tuple[int, int]]:
+    """Where ``_task`` put an empty name, or the user wrote one: either is a mistake that was reported already."""
+    return {
+        (number, index)
+        for number, task in enumerate(tasks)
+        for index, parent in enumerate(task.depends_on if task else ())
+        if not parent
+    }
 
 
 def _decode(text: str | bytes) -> str:

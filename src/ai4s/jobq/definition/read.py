@@ -105,7 +105,7 @@ class Reader:
         if fault:
             better = rule.better(text) if rule.better else ""
             hint = f"Did you mean {better!r}?" if better and not rule.fault(better) else ""
-            self._complain(node, path, f"{shown(text)}: {fault}." if hint else f"{shown(text)}: {fault}", hint)
+            self._complain(node, path, f"{shown(text)}: {fault}", hint)
         return text
 
     def _as_written(self, node: Node, rule: AsWritten, path: Path) -> Any:
@@ -151,17 +151,7 @@ class Reader:
             self._complain(node, path, f"{_name(path)} must not be empty")
         if rule.max_items is not None and len(node.items) > rule.max_items:
             return self._wrong(node, path, f"{len(node.items):,} {rule.plural}, at most {rule.max_items:,} are allowed")
-        items = [self.read(item, rule.item, (*path, index)) for index, item in enumerate(node.items)]
-        if rule.unique:
-            self._check_unique(node, items, path)
-        return items
-
-    def _check_unique(self, node: ListNode, items: list[Any], path: Path) -> None:
-        first: dict[Any, int] = {}
-        for index, item in enumerate(items):
-            if item is not INVALID and first.setdefault(item, index) != index:
-                message = f"{shown(item)} is in this list already, at [{first[item]}]"
-                self._complain(node.items[index], (*path, index), message, "Remove one of the two.")
+        return [self.read(item, rule.item, (*path, index)) for index, item in enumerate(node.items)]
 
     def _map(self, node: Node, rule: MapOf, path: Path) -> Any:
         if not isinstance(node, MappingNode):
@@ -187,7 +177,7 @@ class Reader:
                 self._field(entry.value, fields[key], (*path, key), reading)
             elif key not in rule.ignored:
                 hint = rule.hints.get(key) or self._suggest(key, list(fields))
-                self._complain(entry.key, (*path, key), f"unknown {rule.noun} field {shown(key)}.", hint)
+                self._complain(entry.key, (*path, key), f"unknown {rule.noun} field {shown(key)}", hint)
         self._check_required(node, rule, path)
         self._check_size(node, rule, path, reading)
         return reading
@@ -210,7 +200,7 @@ class Reader:
         hint = "" if known.required else "Leave the field out if it is not needed."
         if isinstance(known.rule, Text) and node.style is Style.PLAIN and node.text:
             hint = f'Quote it if text was meant: "{node.text}".'
-        return self._wrong(node, path, f"{message}." if hint else message, hint)
+        return self._wrong(node, path, message, hint)
 
     def _check_required(self, node: MappingNode, rule: Record, path: Path) -> None:
         for known in rule.fields:
@@ -223,7 +213,7 @@ class Reader:
         size = len(canonical_json(reading.values))
         if size > rule.max_bytes:
             limit = rule.max_bytes // 1024
-            message = f"this {rule.noun} takes {size:,} bytes as JSON, at most {limit} KiB are allowed."
+            message = f"this {rule.noun} takes {size:,} bytes as JSON, at most {limit} KiB are allowed"
             self._complain(node, path, message, "Put large data into a file or a blob and pass its name.")
 
     def _open_record(self, node: Node, rule: OpenRecord, path: Path) -> Any:
@@ -254,7 +244,7 @@ class Reader:
         try:
             value = value_of(node)
         except ValueError as exc:
-            return self._wrong(node, path, f"{exc}.", "Quote it if text was meant.")
+            return self._wrong(node, path, str(exc), "Quote it if text was meant.")
         if isinstance(value, str) and (fault := unicode_fault(value)):
             return self._wrong(node, path, fault)
         return value
@@ -267,7 +257,7 @@ class Reader:
 
     def _wrong_type(self, node: Node, rule: Rule, path: Path, hint: str = "") -> Any:
         message = f"{_name(path)} must be {expectation(rule)}, this is {describe(node)}"
-        return self._wrong(node, path, f"{message}." if hint else message, hint)
+        return self._wrong(node, path, message, hint)
 
     def _wrong(self, node: Node, path: Path, message: str, hint: str = "") -> Any:
         self._complain(node, path, message, hint)

@@ -62,7 +62,7 @@ def describe(node: Node) -> str:
         return "a mapping" if isinstance(node, MappingNode) else "a list"
     if is_null(node):
         return "null" if node.text else "nothing"
-    if node.style is Style.QUOTED:
+    if node.style is Style.QUOTED or not (node.text in _WORDS or _DECIMAL.fullmatch(node.text)):
         return f"the string {shown(node.text)}"
     return node.text if len(node.text) < 40 else f"{node.text[:20]}… ({len(node.text)} characters)"
 

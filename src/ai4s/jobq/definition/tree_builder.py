@@ -43,6 +43,10 @@ class _Frame:
     merges: list[MappingNode] = field(default_factory=list)
     merge_key: Scalar | None = None
 
+    def is_merging(self) -> bool:
+        """Whether the next node is merged into this one, and adds no level of its own."""
+        return self.key is not None and self.key.text == _MERGE and self.key.style is Style.PLAIN
+
 
 class TreeBuilder:
     """Takes the events of one document; afterwards ``root`` is its tree, or None when it was empty."""
@@ -91,7 +95,8 @@ class TreeBuilder:
         self._aliased_cost += node.cost
         if self._aliased_cost > MAX_ALIASED_COST:
             self.refuse(place, "written out, the aliases of this document are far too large", "Use fewer aliases.")
-        if node.height + len(self._frames) > MAX_DEPTH:
+        levels = len(self._frames) - (bool(self._frames) and self._frames[-1].is_merging())
+        if node.height + levels > MAX_DEPTH:
             self._refuse_depth(place)
         self._add(node)
 
@@ -130,7 +135,7 @@ class TreeBuilder:
         frame = self._frames[-1]
         container = frame.node
         container.cost += node.cost
-        container.height = max(container.height, node.height + 1)
+        container.height = max(container.height, node.height + (not frame.is_merging()))
         if isinstance(container, ListNode):
             container.items.append(node)
         elif frame.key is None:
@@ -146,7 +151,7 @@ class TreeBuilder:
         return Scalar(f"key at {node.place.line}:{node.place.column}", Style.QUOTED, node.place)
 
     def _add_entry(self, frame: _Frame, mapping: MappingNode, key: Scalar, value: Node) -> None:
-        if key.text == _MERGE and key.style is Style.PLAIN:
+        if frame.is_merging():
             self._add_merge(frame, key, value)
         elif key.text in mapping.entries:
             self._complain_duplicate(key, mapping.entries[key.text].key)
@@ -164,8 +169,9 @@ class TreeBuilder:
             self.complain(value.place, "'<<' merges a mapping or a list of mappings", "Write <<: *name.")
 
     def _complain_duplicate(self, key: Scalar, first: Scalar) -> None:
-        lines = f" (lines {first.place.line} and {key.place.line})" if key.place.line else ""
-        self.complain(key.place, f"duplicate key {shown(key.text)}{lines}", "Remove one of the two.")
+        lines = {first.place.line, key.place.line}
+        where = f"lines {first.place.line} and {key.place.line}" if len(lines) > 1 else f"both on line {key.place.line}"
+        self.complain(key.place, f"duplicate key {shown(key.text)} ({where})", "Remove one of the two.")
 
 
 def _merge(mapping: MappingNode, sources: list[MappingNode]) -> None:

@@ -6,7 +6,7 @@ definition, so that a chain of 50,000 tasks is checked like any other.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from ai4s.jobq.definition.cycles import find_cycles
 from ai4s.jobq.definition.document import NOWHERE, Locate, Path, Place, problem_at, shown
@@ -29,16 +29,22 @@ def validate(definition: WorkflowDefinition, *, locate: Locate = nowhere) -> lis
     return graph_problems(definition.tasks, locate=locate)
 
 
-def graph_problems(tasks: Sequence[Task | None], *, locate: Locate) -> list[Problem]:
-    """As ``validate``; a task that could not be read at all is None, and keeps its number."""
-    return _Graph(tasks, locate).problems()
+def graph_problems(
+    tasks: Sequence[Task | None], *, locate: Locate, unread: Collection[tuple[int, int]] = frozenset()
+) -> list[Problem]:
+    """As ``validate``, for tasks with mistakes: one that could not be read at all is None, and keeps its number.
+
+    ``unread``: (task number, index in its depends_on) of the parents whose names could not be read.
+    """
+    return _Graph(tasks, locate, unread).problems()
 
 
 class _Graph:
-    def __init__(self, tasks: Sequence[Task | None], locate: Locate) -> None:
+    def __init__(self, tasks: Sequence[Task | None], locate: Locate, unread: Collection[tuple[int, int]]) -> None:
         self._tasks = [(number, task) for number, task in enumerate(tasks) if task is not None]
         self._size = len(tasks)
         self._locate = locate
+        self._unread = unread
         self._numbers: dict[str, int] = {}
         for number, task in self._tasks:
             self._numbers.setdefault(task.name, number)
@@ -61,17 +67,19 @@ class _Graph:
             if first != number:
                 line = self._locate(("tasks", first, "name")).line
                 where = f"tasks[{first}]" + (f" (line {line})" if line else "")
-                message = f"Duplicate task name: {shown(task.name)} is also the name of {where}."
+                message = f"Duplicate task name: {shown(task.name)} is also the name of {where}"
                 yield self._problem(("tasks", number, "name"), message, "Names are unique, rename one of the two.")
 
     def _bad_parents(self, number: int, task: Task) -> Iterator[Problem]:
         seen: set[str] = set()
         for index, parent in enumerate(task.depends_on):
             path = ("tasks", number, "depends_on", index)
+            if (number, index) in self._unread:
+                continue
             if parent == task.name:
                 yield self._problem(path, f"task {shown(task.name)} depends on itself")
             elif parent not in self._numbers:
-                message = f"task {shown(task.name)} depends on {shown(parent)} which does not exist."
+                message = f"task {shown(task.name)} depends on {shown(parent)} which does not exist"
                 yield self._problem(path, message, self._suggest(parent))
             elif parent in seen:
                 yield self._problem(path, f"{shown(parent)} is in this list already", "Remove one of the two.")
@@ -92,7 +100,7 @@ class _Graph:
             parents[number] = [parent for parent in known if parent is not None and parent != number]
         for cycle in find_cycles(parents):
             path = ("tasks", cycle[0], "depends_on")
-            message = f"Cycle detected: {_drawn([names[number] for number in cycle])}."
+            message = f"Cycle detected: {_drawn([names[number] for number in cycle])}"
             yield self._problem(path, message, "None of these tasks could ever start; remove one of the dependencies.")
 
     def _bad_policy(self, number: int, task: Task) -> Iterator[Problem]:
@@ -106,7 +114,7 @@ class _Graph:
             return
         path = ("tasks", number, "condition")
         if not task.depends_on:
-            yield self._problem(path, "a condition requires at least one dependency.", "Add depends_on.")
+            yield self._problem(path, "a condition requires at least one dependency", "Add depends_on.")
             return
         try:
             parse(task.condition, parents=task.depends_on)
