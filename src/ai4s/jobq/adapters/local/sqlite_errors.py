@@ -15,6 +15,8 @@ from ai4s.jobq.errors import CorruptRecordError, JobqError, StorageUnavailableEr
 # PROTOCOL: two processes kept colliding while they started to read; SQLite's advice is to try again.
 _LOCKED = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL}
 
+_OF_THE_WRAPPER = -1
+
 _ADVICE = {
     sqlite3.SQLITE_READONLY: "is read-only for this user. Change its permissions, or choose another directory",
     sqlite3.SQLITE_PERM: "may not be opened by this user. Change its permissions, or choose another directory",
@@ -30,8 +32,9 @@ def is_locked(error: sqlite3.Error) -> bool:
 
 
 def primary_code(error: sqlite3.Error) -> int:
-    """SQLite's primary result code; -1 when the error came from Python's own wrapper."""
-    return getattr(error, "sqlite_errorcode", -1) & 0xFF if hasattr(error, "sqlite_errorcode") else -1
+    """SQLite's primary result code, or ``_OF_THE_WRAPPER`` when Python raised the error by itself."""
+    code: int = getattr(error, "sqlite_errorcode", _OF_THE_WRAPPER)
+    return code & 0xFF if code >= 0 else code
 
 
 def translated(error: sqlite3.Error, path: Path) -> JobqError:
@@ -39,8 +42,9 @@ def translated(error: sqlite3.Error, path: Path) -> JobqError:
     code = primary_code(error)
     if code == sqlite3.SQLITE_NOTADB:
         return CorruptRecordError(f"{path} is no SQLite database. Move it away, or choose another directory")
-    if code == sqlite3.SQLITE_CORRUPT:
-        return CorruptRecordError(f"{path} is damaged ({error}). Restore a copy, or choose another directory")
+    undecodable = code == _OF_THE_WRAPPER and isinstance(error, sqlite3.OperationalError)
+    if code == sqlite3.SQLITE_CORRUPT or undecodable:  # the text of the latter would quote the data
+        return CorruptRecordError(f"{path} is damaged. Restore a copy, or choose another directory")
     advice = _ADVICE.get(code, f"does not answer: {error}")
     return StorageUnavailableError(f"{path} {advice}.")
 

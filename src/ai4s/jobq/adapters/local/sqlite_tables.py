@@ -15,7 +15,7 @@ from functools import partial
 from typing import NamedTuple, assert_never
 
 from ai4s.jobq.adapters.local.database import Database
-from ai4s.jobq.errors import EntityExistsError, StaleWriteError
+from ai4s.jobq.errors import CorruptRecordError, EntityExistsError, StaleWriteError
 from ai4s.jobq.ports.limits import check_entity, check_key, check_transaction
 from ai4s.jobq.ports.table import Delete, Entity, ETag, Insert, Merge, Operation, Page, Replace, Value
 
@@ -129,7 +129,7 @@ class SqliteTable:
             lambda connection: connection.execute(statement, (self._table, partition, *values)).fetchall()
         )
         return [
-            Entity(partition=partition, row=row, etag=ETag(etag), values=_selected(_decoded(properties), select))
+            Entity(partition=partition, row=row, etag=ETag(etag), values=_selected(_decoded(properties, row), select))
             for row, etag, properties in found
         ]
 
@@ -159,7 +159,7 @@ def _merge(connection: sqlite3.Connection, key: _Key, etag: ETag, values: Mappin
     statement = "SELECT properties FROM entities WHERE tbl=? AND part=? AND row=?"
     found = connection.execute(statement, key).fetchone()
     if found is not None:
-        values = {**_decoded(found[0]), **values}
+        values = {**_decoded(found[0], key.row), **values}
         check_entity(key.row, values)
     connection.execute("INSERT OR REPLACE INTO entities VALUES (?,?,?,?,?)", (*key, etag, _encoded(values)))
 
@@ -194,8 +194,11 @@ def _encoded_bytes(value: object) -> dict[str, str]:
     return {"$bytes": base64.b64encode(value).decode()}
 
 
-def _decoded(properties: str) -> dict[str, Value]:
-    values: dict[str, Value] = json.loads(properties, object_hook=_decoded_object)
+def _decoded(properties: str, row: str) -> dict[str, Value]:
+    try:
+        values: dict[str, Value] = json.loads(properties, object_hook=_decoded_object)
+    except ValueError as exc:
+        raise CorruptRecordError(f"Row {row!r} of the local store holds no JSON: it was damaged or edited") from exc
     return values
 
 
