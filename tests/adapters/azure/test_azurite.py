@@ -9,7 +9,7 @@ import ipaddress
 import ssl
 import time
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from ai4s.jobq.adapters.azure.credentials import DEVELOPMENT_ACCOUNT, DEVELOPMEN
 from ai4s.jobq.adapters.azure.services import AzureServices, open_accounts, open_azure
 from ai4s.jobq.errors import AccessDeniedError, StaleWriteError, StorageUnavailableError
 from ai4s.jobq.ports.queue import OutgoingMessage
-from ai4s.jobq.ports.table import Insert, Replace
+from ai4s.jobq.ports.table import Delete, Insert, Merge, Replace
 from tests.adapters.azure.fake_service import QUICK, FixedToken
 from tests.support.azurite import Azurite, TlsFiles
 
@@ -77,8 +77,18 @@ def entra_token(**changes: object) -> str:
     return jwt.encode({**claims, **changes}, "a key of at least 32 bytes, unchecked", algorithm="HS256")
 
 
+def entra_identity() -> FixedToken:
+    return FixedToken(entra_token())
+
+
+def identity_elsewhere() -> FixedToken:
+    return FixedToken(entra_token(aud="https://graph.microsoft.com"))
+
+
 @asynccontextmanager
-async def entra_services(azurite: Azurite, files: TlsFiles, token: str) -> AsyncIterator[AzureServices]:
+async def entra_services(
+    azurite: Azurite, files: TlsFiles, open_credential: Callable[[], FixedToken]
+) -> AsyncIterator[AzureServices]:
     ports = azurite.ports
     account = Account(
         name=DEVELOPMENT_ACCOUNT,
@@ -91,7 +101,7 @@ async def entra_services(azurite: Azurite, files: TlsFiles, token: str) -> Async
         account,
         account,
         policy=QUICK,
-        open_credential=lambda: FixedToken(token),
+        open_credential=open_credential,
         tls=ssl.create_default_context(cafile=str(files.certificate)),
     ) as services:
         yield services
@@ -114,7 +124,7 @@ async def write_one_of_each(services: AzureServices) -> None:
 
 
 async def test_an_entra_token_opens_tables_queues_and_blobs(entra_azurite: Azurite, tls_files: TlsFiles) -> None:
-    async with entra_services(entra_azurite, tls_files, entra_token()) as services:
+    async with entra_services(entra_azurite, tls_files, entra_identity) as services:
         await write_one_of_each(services)
         await services.blobs("files").put("a/b", b"data")
         await services.blobs("files").append("log", b"line")
@@ -123,8 +133,25 @@ async def test_an_entra_token_opens_tables_queues_and_blobs(entra_azurite: Azuri
         assert await services.blobs("files").delete_prefix("") == 2
 
 
+async def test_all_services_of_one_object_share_one_identity_which_is_closed_at_the_end(
+    entra_azurite: Azurite, tls_files: TlsFiles
+) -> None:
+    opened: list[FixedToken] = []
+
+    def open_credential() -> FixedToken:
+        opened.append(entra_identity())
+        return opened[-1]
+
+    async with entra_services(entra_azurite, tls_files, open_credential) as services:
+        await write_one_of_each(services)
+        await services.blobs("files").put("a", b"data")
+        assert not opened[0].closed
+
+    assert [identity.closed for identity in opened] == [True]
+
+
 async def test_a_stale_write_under_entra_is_refused(entra_azurite: Azurite, tls_files: TlsFiles) -> None:
-    async with entra_services(entra_azurite, tls_files, entra_token()) as services:
+    async with entra_services(entra_azurite, tls_files, entra_identity) as services:
         table = services.table("Stale")
         (etag,) = await table.transact("p", [Insert("r", {"a": 1})])
         await table.transact("p", [Replace("r", {"a": 2}, etag)])
@@ -134,7 +161,7 @@ async def test_a_stale_write_under_entra_is_refused(entra_azurite: Azurite, tls_
 
 
 async def test_a_token_for_another_audience_is_denied(entra_azurite: Azurite, tls_files: TlsFiles) -> None:
-    async with entra_services(entra_azurite, tls_files, entra_token(aud="https://graph.microsoft.com")) as services:
+    async with entra_services(entra_azurite, tls_files, identity_elsewhere) as services:
         with pytest.raises(AccessDeniedError, match="Storage Table Data Contributor"):
             await services.table("Rows").get("p", "r")
         with pytest.raises(AccessDeniedError, match="Storage Queue Data Contributor"):
@@ -193,3 +220,19 @@ async def test_messages_never_expire(azurite: Azurite) -> None:
 
     assert message.expires_on is not None
     assert message.expires_on.year == 9999
+
+
+@pytest.mark.parametrize("key", ["it's", "50%", "a b+c", "a&b=c", "$batch", "(x,y)", "é😀", "\u00a0", "'", "%27"])
+async def test_keys_of_any_legal_character_are_written_and_found(azurite: Azurite, key: str) -> None:
+    account = DEVELOPMENT_ACCOUNT
+    async with open_azure(account, account, account, ports=azurite.ports) as services:
+        table = services.table(f"T{uuid.uuid4().hex}")
+        (etag,) = await table.transact(key, [Insert(key, {"a": 1})])
+        await table.transact(key, [Replace(key, {"a": 2}, etag), Merge("other", {"a": 3})])
+
+        found = await table.get(key, key)
+        assert found is not None
+        assert found.values == {"a": 2}
+        assert list(await table.get_many(key, [key, "other", "none"])) == sorted([key, "other"])
+        await table.transact(key, [Delete(key)])
+        assert await table.get(key, key) is None

@@ -4,10 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ai4s.jobq.adapters.azure.credentials import AzuritePorts, account_named
-from ai4s.jobq.adapters.azure.services import open_accounts, open_azure
+from ai4s.jobq.adapters.azure.services import open_azure
 from ai4s.jobq.errors import UsageError
-from tests.adapters.azure.fake_service import FixedToken
 from tests.support import azurite
 
 
@@ -40,24 +38,6 @@ async def test_a_bad_table_name_is_refused_at_once() -> None:
     async with open_azure("realaccount", "realaccount", "realaccount") as services:
         with pytest.raises(UsageError):
             services.table("1st")
-
-
-async def test_all_services_of_one_object_share_one_identity_which_is_closed_at_the_end() -> None:
-    opened: list[FixedToken] = []
-
-    def open_credential() -> FixedToken:
-        opened.append(FixedToken())
-        return opened[-1]
-
-    account = account_named("realaccount", ports=AzuritePorts())
-    async with open_accounts(account, account, account, open_credential=open_credential) as services:
-        for handle in (services.table("Rows"), services.queue("jobs"), services.blobs("files")):
-            token = await handle._client.credential.get_token("scope")  # type: ignore[union-attr]
-            assert token.token == "token"
-        assert not opened[0].closed
-
-    assert len(opened) == 1
-    assert opened[0].closed
 
 
 def test_a_missing_azurite_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

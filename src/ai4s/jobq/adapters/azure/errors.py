@@ -21,9 +21,7 @@ from azure.core.exceptions import (
     HttpResponseError,
     SerializationError,
 )
-from azure.core.exceptions import (
-    ResourceExistsError as SdkResourceExistsError,
-)
+from azure.core.exceptions import ResourceExistsError as SdkResourceExistsError
 
 from ai4s.jobq.adapters.azure.credentials import Account, Service, TokenRefreshError
 from ai4s.jobq.adapters.azure.transport import NEVER_SENT, PASSING_STATUSES, request_kind, retry_after_s
@@ -53,7 +51,7 @@ SDK_ERRORS = (
     SerializationError,
     DeserializationError,
     aiohttp.ClientError,
-    http.client.HTTPException,  # raised by the SDK's parser of transaction answers
+    http.client.HTTPException,  # raised by the SDK's parser of answers to batches
     OSError,  # includes TimeoutError
 )
 

@@ -25,8 +25,10 @@ from ai4s.jobq.adapters.azure.credentials import (
     default_credential,
 )
 from ai4s.jobq.adapters.azure.errors import Edge
+from ai4s.jobq.adapters.azure.signing import signing_pipeline
 from ai4s.jobq.adapters.azure.storage_queue import StorageQueue
 from ai4s.jobq.adapters.azure.tables import AzureTable
+from ai4s.jobq.adapters.azure.transactions import Transactions
 from ai4s.jobq.adapters.azure.transport import SDK_OPTIONS, RetryingTransport, RetryPolicy, open_transport
 from ai4s.jobq.ports.dead_letters import dead_letter_queue_name
 from ai4s.jobq.ports.limits import check_container_name, check_queue_name, check_table_name
@@ -69,8 +71,12 @@ class AzureServices:
         check_table_name(name)
         if name not in self._tables:
             account = self._accounts["table"]
-            client = TableClient(account.table_url, name, **self._options(account))
-            self._tables[name] = AzureTable(client, Edge(account, "table", name))
+            pipeline = signing_pipeline(self._transport, self._credential_for(account))
+            self._tables[name] = AzureTable(
+                TableClient(account.table_url, name, **self._options(account)),
+                Transactions(pipeline, service_url=account.table_url, table=name),
+                Edge(account, "table", name),
+            )
         return self._tables[name]
 
     def queue(self, name: str) -> StorageQueue:
@@ -99,9 +105,11 @@ class AzureServices:
             self._containers[container] = AzureBlobStore(client, Edge(account, "blob", container))
         return self._containers[container]
 
+    def _credential_for(self, account: Account) -> AzureNamedKeyCredential | AsyncTokenCredential:
+        return DEVELOPMENT_CREDENTIAL if account.emulated else self._credential
+
     def _options(self, account: Account) -> dict[str, Any]:
-        credential = DEVELOPMENT_CREDENTIAL if account.emulated else self._credential
-        return {"credential": credential, "transport": self._transport, **SDK_OPTIONS}
+        return {"credential": self._credential_for(account), "transport": self._transport, **SDK_OPTIONS}
 
 
 @asynccontextmanager

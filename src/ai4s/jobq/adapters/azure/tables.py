@@ -1,6 +1,6 @@
 """The table port on Azure Table Storage.
 
-Integers travel as Edm.Int64 always, because the SDK takes a plain one for 32 bits. One filter holds at most 15 comparisons
+Reads go through the SDK, writes through :mod:`.transactions`. One filter holds at most 15 comparisons
 (https://learn.microsoft.com/rest/api/storageservices/querying-tables-and-entities, read 2026-11).
 """
 
@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, assert_never, cast
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
 
-from azure.core import MatchConditions
 from azure.core.async_paging import AsyncPageIterator
-from azure.data.tables import EdmType, EntityProperty, TableEntity, UpdateMode
+from azure.data.tables import EntityProperty, TableEntity
 from azure.data.tables.aio import TableClient
 
 from ai4s.jobq.adapters.azure.creation import Creation
 from ai4s.jobq.adapters.azure.errors import BeingDeletedError, Edge, ResourceMissingError, RowMissingError
 from ai4s.jobq.adapters.azure.parallel import in_parallel
+from ai4s.jobq.adapters.azure.transactions import Transactions
 from ai4s.jobq.ports.limits import check_key, check_transaction
-from ai4s.jobq.ports.table import Delete, Entity, ETag, Insert, Merge, Operation, Page, Replace, Value
+from ai4s.jobq.ports.table import Entity, ETag, Operation, Page, Value
 
 KEYS_PER_QUERY = 12  # of the 15 comparisons, three are taken by the partition and the bounds
 QUERIES_AT_ONCE = 8
@@ -30,8 +30,9 @@ MAX_PAGE = 1000
 class AzureTable:
     """One table; see :class:`ai4s.jobq.ports.table.Table`."""
 
-    def __init__(self, client: TableClient, edge: Edge) -> None:
+    def __init__(self, client: TableClient, transactions: Transactions, edge: Edge) -> None:
         self._client = client
+        self._transactions = transactions
         self._edge = edge
         self._creation = Creation(self._create, place=edge.place)
 
@@ -98,12 +99,11 @@ class AzureTable:
     async def transact(self, partition: str, operations: Sequence[Operation]) -> list[ETag]:
         check_transaction(partition, operations)
 
-        async def submit() -> Sequence[Mapping[str, Any]]:
+        async def submit() -> list[ETag]:
             async with self._edge.call("transact"):
-                return await self._submit(partition, operations)
+                return await self._transactions.submit(partition, operations)
 
-        answers = await self._creation.before(submit)
-        return [_etag_after(operation, answer) for operation, answer in zip(operations, answers, strict=True)]
+        return await self._creation.before(submit)
 
     async def drop(self) -> None:
         with contextlib.suppress(ResourceMissingError, BeingDeletedError):  # then there is nothing to do
@@ -113,21 +113,6 @@ class AzureTable:
     async def _create(self) -> None:
         async with self._edge.call("create"):
             await self._client.create_table()
-
-    async def _submit(self, partition: str, operations: Sequence[Operation]) -> Sequence[Mapping[str, Any]]:
-        """One write is sent by itself, which costs half the work of a transaction of one."""
-        match operations:
-            case [Insert(row, values)]:
-                return [await self._client.create_entity(_stored(partition, row, values))]
-            case [Replace(row, values, etag)]:
-                entity = _stored(partition, row, values)
-                return [await self._client.update_entity(entity, UpdateMode.REPLACE, **_if_unchanged(etag))]
-            case [Merge(row, values)]:
-                return [await self._client.upsert_entity(_stored(partition, row, values), UpdateMode.MERGE)]
-            case _:  # one deletion too: the SDK's own is silent about a row that is not there
-                return await self._client.submit_transaction(
-                    [_batched(partition, operation) for operation in operations]
-                )
 
     async def _all(self, query_filter: str, select: Sequence[str] | None) -> list[Entity]:
         found: list[Entity] = []
@@ -189,34 +174,3 @@ def _entity(found: TableEntity) -> Entity:
 
 def _value(stored: Any) -> Value:
     return int(stored.value) if isinstance(stored, EntityProperty) else stored
-
-
-def _stored(partition: str, row: str, values: Mapping[str, Value]) -> dict[str, Any]:
-    entity: dict[str, Any] = {"PartitionKey": partition, "RowKey": row}
-    for name, value in values.items():
-        is_integer = isinstance(value, int) and not isinstance(value, bool)
-        entity[name] = EntityProperty(value, EdmType.INT64) if is_integer else value
-    return entity
-
-
-def _batched(partition: str, operation: Operation) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    """The operation as the SDK's transaction takes it."""
-    match operation:
-        case Insert(row, values):
-            return "create", _stored(partition, row, values), {}
-        case Replace(row, values, etag):
-            return "update", _stored(partition, row, values), {"mode": UpdateMode.REPLACE, **_if_unchanged(etag)}
-        case Merge(row, values):
-            return "upsert", _stored(partition, row, values), {"mode": UpdateMode.MERGE}
-        case Delete(row, etag):
-            return "delete", _stored(partition, row, {}), {} if etag is None else _if_unchanged(etag)
-        case _:
-            assert_never(operation)
-
-
-def _if_unchanged(etag: ETag) -> dict[str, Any]:
-    return {"etag": etag, "match_condition": MatchConditions.IfNotModified}
-
-
-def _etag_after(operation: Operation, answer: Mapping[str, Any]) -> ETag:
-    return ETag("") if isinstance(operation, Delete) else ETag(answer["etag"])

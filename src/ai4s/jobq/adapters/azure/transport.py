@@ -1,9 +1,10 @@
 """The one HTTP transport under all Azure clients: one session, one retry policy, one count of requests.
 
-The SDKs' own retries are switched off (``SDK_OPTIONS``), because they differ from package to package: Tables repeats
-no POST whose connection broke, Storage begins with pauses of 15 s. Here every request is repeated alike, reads and
-writes, after a failure that may pass. That is safe by the ports' contracts: a repeated send may duplicate a message,
-a repeated conditional write may find itself done. Nothing above this module repeats a request for such a reason.
+The SDKs' own retries are switched off (``SDK_OPTIONS``), because they differ from package to package: that of Tables
+repeats no POST whose connection broke, that of Storage begins with pauses of 15 s. Here every request is repeated
+alike, reads and writes, after a failure that may pass. That is safe by the ports' contracts: a repeated send may
+duplicate a message, a repeated conditional write may find itself done. Nothing above this module repeats a request for
+such a reason.
 """
 
 from __future__ import annotations
@@ -106,10 +107,8 @@ class RetryingTransport(AioHttpTransport):  # type: ignore[misc]  # exported laz
         try:
             async with asyncio.timeout(self._policy.attempt_timeout_s):
                 response = await super().send(request, **options)
-                if options.get("stream") and not _is_download(request, response):
-                    # A transaction's answer is a stream to the SDK, and would break off in its hands. Read below the
-                    # SDK's response, which cannot be read a second time when it is empty.
-                    await response.internal_response.read()
+                if options.get("stream") and response.status_code in PASSING_STATUSES:
+                    await response.internal_response.read()  # so that its connection is free for the next attempt
         except (aiohttp.ClientError, TimeoutError) as error:
             return ServiceResponseError("no complete answer", error=error)
         except AzureError as error:
@@ -146,10 +145,6 @@ def retry_after_s(headers: Mapping[str, str], *, now: Callable[[], float] = time
             with suppress(ValueError):  # or nonsense, which asks for nothing
                 return max(0.0, email.utils.parsedate_to_datetime(text).timestamp() - now())
     return None
-
-
-def _is_download(request: Any, response: Any) -> bool:
-    return bool(request.method == "GET" and response.status_code < 400)
 
 
 def _may_pass(outcome: Any) -> bool:
