@@ -6,6 +6,7 @@ which cannot be a property. Keys are compared byte by byte in UTF-8, which is co
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import sqlite3
@@ -20,6 +21,7 @@ from ai4s.jobq.ports.limits import check_entity, check_key, check_transaction
 from ai4s.jobq.ports.table import Delete, Entity, ETag, Insert, Merge, Operation, Page, Replace, Value
 
 MAX_PAGE = 1000  # as Azure answers
+_ROWS_PER_TURN = 100  # a page of more takes a millisecond or several: the event loop gets a turn after each
 _KEYS_PER_STATEMENT = 500
 _ROWS_PER_DELETE = 500  # keeps the lock and the event loop for about a millisecond
 
@@ -128,6 +130,8 @@ class SqliteTable:
         found = await self._database.read(
             lambda connection: connection.execute(statement, (self._table, partition, *values)).fetchall()
         )
+        if len(found) > _ROWS_PER_TURN:
+            await asyncio.sleep(0)
         return [
             Entity(partition=partition, row=row, etag=ETag(etag), values=_selected(_decoded(properties, row), select))
             for row, etag, properties in found
