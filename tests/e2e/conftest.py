@@ -1,0 +1,51 @@
+"""The same project on every backend."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.azurite import Azurite
+from tests.support.project import Project, project
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+@pytest.fixture(params=["local", pytest.param("devstoreaccount1", marks=pytest.mark.azurite)])
+def account(request: pytest.FixtureRequest) -> str:
+    """The account part of ``ACCOUNT/PREFIX``."""
+    return str(request.param)
+
+
+@pytest.fixture
+def backend_environment(account: str, tmp_path: Path) -> Iterator[dict[str, str]]:
+    """What a user exports for this backend. Azurite is a new one for each test: its data is this test's alone."""
+    if account == "local":
+        yield {"JOBQ_LOCAL_DIR": str(tmp_path / "store")}
+        return
+    with Azurite() as azurite:
+        ports = azurite.ports
+        yield {
+            "JOBQ_AZURITE_BLOB_PORT": str(ports.blob),
+            "JOBQ_AZURITE_QUEUE_PORT": str(ports.queue),
+            "JOBQ_AZURITE_TABLE_PORT": str(ports.table),
+        }
+
+
+@pytest.fixture
+def here(account: str, backend_environment: dict[str, str], tmp_path: Path) -> Iterator[Project]:
+    """A user's project on this backend."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    with project(folder, account, backend_environment) as made:
+        yield made
+
+
+def write_definition(here: Project, definition: dict[str, Any], name: str = "workflow.json") -> str:
+    """Put a definition into the project's folder; its file name."""
+    (here.folder / name).write_text(json.dumps(definition))
+    return name
