@@ -197,3 +197,20 @@ def test_pauses_double_to_a_limit_and_are_never_shorter_than_advised() -> None:
         assert longest / 2 <= pause_s <= longest
     assert pauses()[4] is None
     assert pauses(advice_s=5)[:4] == [5, 5, 5, 5]
+
+
+async def test_a_download_that_breaks_off_is_never_taken_for_the_whole() -> None:
+    async def half(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(
+            b"HTTP/1.1 206 Partial Content\r\nContent-Length: 100\r\nContent-Range: bytes 0-99/100\r\n"
+            b'ETag: "e"\r\nx-ms-blob-type: BlockBlob\r\n\r\n' + bytes(50)
+        )
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(half, "127.0.0.1", 0) as server:
+        account = emulated_at(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/devstoreaccount1")
+        async with open_accounts(account, account, account, policy=QUICK) as services:
+            with pytest.raises(StorageUnavailableError):
+                await services.blobs("files").get("a")

@@ -4,7 +4,7 @@ The SDKs' own retries are switched off (``SDK_OPTIONS``), because they differ fr
 repeats no POST whose connection broke, that of Storage begins with pauses of 15 s. Here every request is repeated
 alike, reads and writes, after a failure that may pass. That is safe by the ports' contracts: a repeated send may
 duplicate a message, a repeated conditional write may find itself done. Nothing above this module repeats a request for
-such a reason.
+such a reason, but for the SDK's download of a blob: it asks up to three times for a body that broke off.
 """
 
 from __future__ import annotations
