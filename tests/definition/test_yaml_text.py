@@ -116,7 +116,7 @@ def test_bare_word_in_a_text_field_is_text() -> None:
         ("name: w\ntasks:\n\t- name: a\n", "flow.yaml:3:1: tasks: not valid YAML"),
         ("name: w\ntasks:\n- {name: a, kwargs: {cmd: *.txt}}\n", "Quote a text that begins with such a character"),
         ("name: w\ntasks:\n- {name: a, kwargs: {cmd: *txt}}\n", "no anchor '&txt' before this alias. Quote it"),
-        ("name: w\ntasks:\n- name: a\n  kwargs: {cmd: !foo x}\n", "the tag !foo is not allowed here. Quote it"),
+        ("name: w\ntasks:\n- name: a\n  kwargs: {cmd: !foo x}\n", "the tag '!foo' is not allowed here. Quote it"),
         ("name: w\ntasks:\n- name: a\n  kwargs:\n    cmd: %s\n", "Quote a text that begins with such a character"),
         ("name: w\ntasks:\n- name: a\n  kwargs:\n    cmd: a: b\n", "Quote a text that holds ': '"),
         ("name: w\x01\n", "flow.yaml:1:8: the character U+0001 is not allowed in YAML"),

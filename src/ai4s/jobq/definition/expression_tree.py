@@ -5,6 +5,7 @@ Nothing of Python's ``ast`` gets past the parser. Trees are immutable and at mos
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -131,11 +132,15 @@ Expression = Literal | Items | Reference | Not | And | Or | Comparison | Aggrega
 
 def render_reference(parent: str, path: tuple[str | int, ...]) -> str:
     """The reference as it would be written."""
-    head = f"inputs.{parent}" if parent.isidentifier() else f'inputs["{parent}"]'
+    head = f"inputs.{parent}" if parent.isidentifier() else f"inputs[{_quoted(parent)}]"
     return head + "".join(_render_step(step) for step in path)
 
 
 def _render_step(step: Any) -> str:
     if isinstance(step, int):
         return f"[{step}]"
-    return f".{step}" if step.isidentifier() else f'["{step}"]'
+    return f".{step}" if step.isidentifier() else f"[{_quoted(step)}]"
+
+
+def _quoted(name: str) -> str:
+    return json.dumps(name, ensure_ascii=False)

@@ -10,7 +10,17 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
-from ai4s.jobq.definition.document import ListNode, MappingNode, Node, Path, Scalar, Style, problem_at, shown
+from ai4s.jobq.definition.document import (
+    SHOWN_CHARACTERS,
+    ListNode,
+    MappingNode,
+    Node,
+    Path,
+    Scalar,
+    Style,
+    problem_at,
+    shown,
+)
 from ai4s.jobq.definition.model import canonical_json
 from ai4s.jobq.definition.rules import (
     AsWritten,
@@ -31,6 +41,7 @@ from ai4s.jobq.errors import Problem
 from ai4s.jobq.ids import near_names
 
 MAX_SUGGESTIONS = 25  # looking for a near name among thousands takes a while, and nobody reads the hundredth
+MAX_HINTED_DIGITS = 12
 
 # Bounds between a node's cost and the bytes of its canonical JSON. A character is at most 12 bytes (two \u escapes), and
 # what costs 64 (an empty list) is at least 2 bytes. They spare most tasks the exact count, and refuse unread what no
@@ -144,9 +155,7 @@ class Reader:
     def _list(self, node: Node, rule: ListOf, path: Path) -> Any:
         if not isinstance(node, ListNode):
             word = text_of(node) if isinstance(node, Scalar) else None
-            return self._wrong_type(
-                node, rule, path, f"Write it as a list: [{word}]." if word and len(word) < 60 else ""
-            )
+            return self._wrong_type(node, rule, path, _list_hint(word))
         if len(node.items) < rule.min_items:
             self._complain(node, path, f"{_name(path)} must not be empty")
         if rule.max_items is not None and len(node.items) > rule.max_items:
@@ -271,9 +280,16 @@ def _name(path: Path) -> str:
     return f"{path[-1]!r}" if isinstance(path[-1], str) else "this item"
 
 
+def _list_hint(word: str | None) -> str:
+    return f"Write it as a list: [{word}]." if word and word.isprintable() and len(word) <= SHOWN_CHARACTERS else ""
+
+
 def _number_hint(node: Node) -> str:
-    if isinstance(node, Scalar) and node.style is Style.QUOTED and node.text.isdecimal():
+    if not isinstance(node, Scalar) or len(node.text) > MAX_HINTED_DIGITS or not node.text.isascii():
+        return ""
+    digits = node.text.replace("_", "")
+    if node.style is Style.QUOTED and node.text.isdecimal():
         return "Remove the quotes."
-    if isinstance(node, Scalar) and node.style is Style.PLAIN and node.text.replace("_", "").isdecimal():
-        return f"Write {node.text.replace('_', '').lstrip('0') or '0'}."
+    if node.style is Style.PLAIN and digits.isdecimal():
+        return f"Write {digits.lstrip('0') or '0'}."
     return ""

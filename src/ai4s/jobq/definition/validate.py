@@ -7,6 +7,7 @@ definition, so that a chain of 50,000 tasks is checked like any other.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from itertools import islice
 
 from ai4s.jobq.definition.cycles import find_cycles
 from ai4s.jobq.definition.document import NOWHERE, Locate, Path, Place, problem_at, shown
@@ -15,7 +16,8 @@ from ai4s.jobq.definition.model import Task, WorkflowDefinition
 from ai4s.jobq.errors import Problem
 from ai4s.jobq.ids import near_names
 
-MAX_SUGGESTIONS = 25  # each looks at up to 5,000 names
+MAX_COMPARED = 2_000_000  # characters of names looked at for suggestions: about two seconds, then there are no more
+NEAR_NAMES_LOOKED_AT = 5000  # by ids.near_names
 SHOWN_IN_CYCLE = 12
 
 
@@ -48,7 +50,7 @@ class _Graph:
         self._numbers: dict[str, int] = {}
         for number, task in self._tasks:
             self._numbers.setdefault(task.name, number)
-        self._suggestions_left = MAX_SUGGESTIONS
+        self._compared = 0
 
     def problems(self) -> list[Problem]:
         found = [*self._same_names(), *self._cycles()]
@@ -86,9 +88,9 @@ class _Graph:
             seen.add(parent)
 
     def _suggest(self, name: str) -> str:
-        if self._suggestions_left <= 0:
+        if self._compared > MAX_COMPARED:
             return ""
-        self._suggestions_left -= 1
+        self._compared += sum(map(len, islice(self._numbers, NEAR_NAMES_LOOKED_AT)))
         near = near_names(name, self._numbers)
         return f"Did you mean {' or '.join(map(repr, near))}?" if near else ""
 

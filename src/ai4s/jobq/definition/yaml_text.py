@@ -7,12 +7,13 @@ quicker than the pure parser.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import yaml
 
-from ai4s.jobq.definition.document import NOWHERE, Place, Scalar, Style
+from ai4s.jobq.definition.document import NOWHERE, Place, Scalar, Style, shown
 from ai4s.jobq.definition.tree_builder import TreeBuilder
 
 PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -20,22 +21,24 @@ PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _CORE = "tag:yaml.org,2002:"
 _TEXT_TAGS = frozenset(("!", f"{_CORE}str"))
 _VALUE_TAGS = frozenset(f"{_CORE}{kind}" for kind in ("int", "float", "bool", "null", "merge"))
-_LIST_TAGS = frozenset((None, "!", f"{_CORE}seq"))
-_MAPPING_TAGS = frozenset((None, "!", f"{_CORE}map"))
+_LIST_TAGS = frozenset(("!", f"{_CORE}seq"))
+_MAPPING_TAGS = frozenset(("!", f"{_CORE}map"))
 
+# YAML 1.1, 5.1. Checked here, because the parsers count the position of such a character differently.
+_NOT_YAML = re.compile(r"[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _INDICATORS = "%@`*&!|>{}[]"
 
 
 def read_yaml(text: str, builder: TreeBuilder, *, parser: Any = PARSER) -> None:
     """Feed the one document of this text to the builder. Raises ``DefinitionError`` when it is no readable YAML."""
+    if odd := _NOT_YAML.search(text):
+        place = _place_of_index(text, odd.start())
+        builder.refuse(place, f"the character U+{ord(odd.group()):04X} is not allowed in YAML", "Remove it.")
     try:
         for event in _one_document(yaml.parse(text, Loader=parser), builder):
             _feed(event, builder)
     except yaml.MarkedYAMLError as exc:
         _refuse_syntax(exc, text, builder)
-    except yaml.reader.ReaderError as exc:
-        place = _place_of_index(text, exc.position)
-        builder.refuse(place, f"the character U+{ord(text[exc.position]):04X} is not allowed in YAML", "Remove it.")
 
 
 def _one_document(events: Iterator[Any], builder: TreeBuilder) -> Iterator[Any]:
@@ -78,12 +81,11 @@ def _style(event: Any, place: Place, builder: TreeBuilder) -> Style:
     return Style.QUOTED
 
 
-def _check_tag(
-    tag: str | None, allowed: frozenset[str | None] | frozenset[str], place: Place, builder: TreeBuilder
-) -> None:
-    if tag not in allowed:
-        name = f"!!{tag.removeprefix(_CORE)}" if tag and tag.startswith(_CORE) else tag
-        builder.complain(place, f"the tag {name} is not allowed here", "Quote it if text was meant.")
+def _check_tag(tag: str | None, allowed: frozenset[str], place: Place, builder: TreeBuilder) -> None:
+    if tag is None or tag in allowed:
+        return
+    name = f"!!{tag.removeprefix(_CORE)}" if tag.startswith(_CORE) else tag
+    builder.complain(place, f"the tag {shown(name)} is not allowed here", "Quote it if text was meant.")
 
 
 def _place(mark: Any) -> Place:

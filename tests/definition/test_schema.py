@@ -1,0 +1,163 @@
+"""The JSON Schema: generated from the loader's own table, and of one mind with it."""
+
+from __future__ import annotations
+
+import copy
+import json
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ai4s.jobq.definition.fields import KWARGS, RESERVED_VARIABLES, TASK, WORKFLOW
+from ai4s.jobq.definition.json_text import read_json
+from ai4s.jobq.definition.load import read_workflow
+from ai4s.jobq.definition.model import Task, WorkflowDefinition
+from ai4s.jobq.definition.read import Reader
+from ai4s.jobq.definition.schema import DIALECT, schema, schema_text
+from ai4s.jobq.definition.tree_builder import TreeBuilder
+
+REPOSITORY = Path(__file__).parents[2]
+VALIDATOR = jsonschema.Draft202012Validator(schema())
+
+
+def _loader_accepts(document: Any) -> bool:
+    """The loader's verdict on the structure alone; the graph is beyond a schema."""
+    builder, reader = TreeBuilder(), Reader()
+    read_json(json.dumps(document), builder)
+    assert builder.root is not None
+    read_workflow(builder.root, reader)
+    return not builder.problems and not reader.problems
+
+
+def test_packaged_schema_is_the_generated_one() -> None:
+    """A6: else run ``python -m ai4s.jobq.definition.schema`` on the file."""
+    assert (resources.files("ai4s.jobq.definition") / "schema.json").read_text(encoding="utf-8") == schema_text()
+
+
+def test_schema_for_editors_is_the_generated_one() -> None:
+    """A6: both copies are identical."""
+    published = REPOSITORY / "schemas" / "workflow-definition.schema.json"
+
+    assert published.read_text(encoding="utf-8") == schema_text()
+
+
+def test_schema_is_a_schema() -> None:
+    """A6: of the draft it names."""
+    jsonschema.Draft202012Validator.check_schema(schema())
+
+    assert schema()["$schema"] == DIALECT
+
+
+@pytest.mark.parametrize("record", [WORKFLOW, TASK, KWARGS], ids=lambda record: record.noun)
+def test_every_field_is_described(record: Any) -> None:
+    """A6: editors show it."""
+    assert [known.name for known in record.fields if not known.description.endswith((".", "!"))] == []
+
+
+def test_table_has_the_fields_of_the_model() -> None:
+    """A7: what can be written is what there is."""
+    assert [
+        {known.name for known in WORKFLOW.fields},
+        {known.name for known in TASK.fields},
+    ] == [set(WorkflowDefinition.__dataclass_fields__), set(Task.__dataclass_fields__)]
+
+
+# Documents near the edge of legality. Not in them, because JSON Schema cannot say it: whole floats (3.0 is an integer to
+# it), letters that are not printable but no control characters, and everything about the graph.
+
+NAMES = st.text(alphabet="ab é🏥-/[]", min_size=1, max_size=6) | st.sampled_from(
+    ["", " a", "a\n", "a\tb", "x" * 255, "x" * 256]
+)
+QUEUES = st.sampled_from(["gpu", "gpu-a100", "default", "ab", "GPU", "a--b", "-ab", "abc\n", "x" * 63, "x" * 64])
+NUMBERS = st.sampled_from([-1, 0, 1, 2, 1000, 1001, 250_000, 250_001, 31_536_000, 31_536_001, 10**12, 1.5])
+POLICIES = st.sampled_from(["all", "any", "all_settled", "ALL", "never", 0, 1, 250_000, 250_001])
+TEXTS = st.sampled_from(["echo a", "a\nb\n", "", " ", "\n", "x\0y", "x" * 4096, "x" * 4097, "é\u2028"])
+VARIABLES: st.SearchStrategy[dict[str, Any]] = st.dictionaries(
+    st.sampled_from(["A", "B C", "", "A=B", "A\0", "A\n", *RESERVED_VARIABLES]),
+    st.sampled_from(["", "x", "x\0", 5, 1.5, True, None, [], {}]),
+    max_size=2,
+)
+JUNK = st.sampled_from([None, True, 5, 1.5, "text", [], {}, [None], {"a": 1}])
+FREE = st.recursive(
+    JUNK, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2)
+)
+
+KWARGS_DOCUMENTS = st.fixed_dictionaries(
+    {}, optional={"cmd": TEXTS, "env": VARIABLES, "cwd": TEXTS, "bg_dirsync_to": TEXTS, "other": FREE}
+)
+TASK_DOCUMENTS = st.fixed_dictionaries(
+    {"name": NAMES},
+    optional={
+        "kwargs": KWARGS_DOCUMENTS,
+        "depends_on": st.lists(NAMES, max_size=3, unique=True),
+        "queue": QUEUES | st.none(),
+        "dep_policy": POLICIES,
+        "timeout_s": NUMBERS | st.none(),
+        "num_retries": NUMBERS,
+        "condition": TEXTS | st.none(),
+    },
+)
+WORKFLOW_DOCUMENTS = st.fixed_dictionaries(
+    {"name": NAMES, "tasks": st.lists(TASK_DOCUMENTS, max_size=2)},
+    optional={
+        "$schema": FREE,
+        "default_queue": QUEUES,
+        "default_task_timeout_s": NUMBERS | st.none(),
+        "max_parallelism": NUMBERS | st.none(),
+        "result_policy": st.sampled_from(["all_sinks_succeed", "all_tasks_succeed", "any"]),
+    },
+)
+GOOD: dict[str, Any] = {
+    "name": "w",
+    "default_queue": "cpu",
+    "max_parallelism": 4,
+    "tasks": [
+        {"name": "a", "kwargs": {"cmd": "echo", "env": {"A": "1"}, "cwd": "/"}, "num_retries": 1, "timeout_s": 5},
+        {"name": "b", "depends_on": ["a"], "dep_policy": "any", "condition": "inputs.a.ok", "queue": "gpu"},
+    ],
+}
+
+
+def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(place for key, child in children for place in _places(child, (*path, key)))]
+
+
+def _mutated(path: tuple[Any, ...], change: str, junk: Any) -> Any:
+    """A copy of the good document in which one place is replaced, removed, or got a key more."""
+    document = {"root": copy.deepcopy(GOOD)}
+    holder: Any = document
+    *parents, last = ("root", *path)
+    for step in parents:
+        holder = holder[step]
+    if change == "remove" and path:
+        del holder[last]
+    elif change == "add" and isinstance(holder[last], dict):
+        holder[last]["extra"] = junk
+    else:
+        holder[last] = junk
+    return document["root"]
+
+
+@given(WORKFLOW_DOCUMENTS)
+@settings(max_examples=400, deadline=None)
+def test_schema_and_loader_agree_on_documents_near_the_edge(document: Any) -> None:
+    """A6: an editor and ``validate`` never contradict each other on structure."""
+    assert _loader_accepts(document) == VALIDATOR.is_valid(document)
+
+
+@given(st.builds(_mutated, st.sampled_from(_places(GOOD)), st.sampled_from(["replace", "remove", "add"]), JUNK))
+@settings(max_examples=400, deadline=None)
+def test_schema_and_loader_agree_on_damaged_documents(document: Any) -> None:
+    """A6: whatever is replaced, removed or added."""
+    assert _loader_accepts(document) == VALIDATOR.is_valid(document)
+
+
+def test_schema_and_loader_accept_a_good_document() -> None:
+    """A6: the properties above are not about refusals only."""
+    assert [_loader_accepts(GOOD), VALIDATOR.is_valid(GOOD)] == [True, True]
