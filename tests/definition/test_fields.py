@@ -8,6 +8,9 @@ import pytest
 
 from ai4s.jobq.definition.fields import TASK
 from ai4s.jobq.definition.model import DepPolicy
+from ai4s.jobq.errors import UsageError
+from ai4s.jobq.ids import queue_name_problem
+from ai4s.jobq.ports.limits import check_queue_name
 from tests.definition.documents import (
     check_json,
     check_tasks,
@@ -303,6 +306,20 @@ def test_queue_name_follows_the_rule_of_storage_queues(field: str, queue: str, h
 def test_legal_queue_name_is_kept(queue: str) -> None:
     """B10: the whole range of the rule."""
     assert tasks_of(f"- {{name: a, queue: {queue}}}\n")[0].queue == queue
+
+
+@pytest.mark.parametrize(
+    "queue", ["abc", "a-1", "x" * 63, "ab", "x" * 64, "A-b", "a--b", "-ab", "ab-", "a_b", "abc\n", "é12", ""]
+)
+def test_queue_names_have_one_rule_here_and_in_the_adapters(queue: str) -> None:
+    """B10: what is accepted here can be created there."""
+    try:
+        check_queue_name(queue)
+        refused = False
+    except UsageError:
+        refused = True
+
+    assert (queue_name_problem(queue) is not None) is refused
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from types import MappingProxyType
 
+from ai4s.jobq.definition.expression_parser import MAX_TEXT
 from ai4s.jobq.definition.model import DepPolicy, ResultPolicy
 from ai4s.jobq.definition.rules import (
     AsWritten,
@@ -25,7 +26,6 @@ MAX_TASK_BYTES = 256 * 1024  # of canonical JSON: a task travels in one chunk of
 MAX_WORKFLOW_NAME = 255
 MAX_TIMEOUT_S = 31_536_000  # a year
 MAX_RETRIES = 1000
-MAX_CONDITION = 4096
 
 RESERVED_VARIABLES = ("JOBQ_WORKFLOW_ID", "JOBQ_WORKFLOW_TASK", "JOBQ_WORKFLOW_ATTEMPT", "JOBQ_OUTPUT_FILE")
 
@@ -74,8 +74,8 @@ def condition_fault(text: str) -> str | None:
     """What is wrong with a condition before it is parsed."""
     if not text.strip():
         return "'condition' must not be empty"
-    if len(text) > MAX_CONDITION:
-        return f"a condition has at most {MAX_CONDITION} characters, this one has {len(text)}"
+    if len(text) > MAX_TEXT:
+        return f"a condition has at most {MAX_TEXT} characters, this one has {len(text)}"
     return nul_fault(text)
 
 
@@ -84,9 +84,7 @@ def likely_queue_name(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:63]
 
 
-_TASK_NAME = Text(
-    fault=task_name_problem, min_length=1, max_length=MAX_TASK_NAME, pattern=_TRIMMED, normalise=True
-)  # fmt: skip
+_TASK_NAME = Text(fault=task_name_problem, min_length=1, max_length=MAX_TASK_NAME, pattern=_TRIMMED, normalise=True)
 _QUEUE = Text(
     fault=queue_name_problem,
     min_length=3,
@@ -172,7 +170,7 @@ TASK = Record(
         ),
         Field(
             name="condition",
-            rule=Text(fault=condition_fault, min_length=1, max_length=MAX_CONDITION, pattern=_NOT_BLANK),
+            rule=Text(fault=condition_fault, min_length=1, max_length=MAX_TEXT, pattern=_NOT_BLANK),
             description=(
                 "An expression over the outputs of the parents, such as inputs.train.mae < 0.2. The task is skipped "
                 "when it is false."

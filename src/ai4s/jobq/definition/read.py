@@ -104,8 +104,6 @@ class Reader:
         near = near_names(name, candidates, most=1)
         return f"Did you mean {near[0]!r}?" if near else ""
 
-    # one method per rule
-
     def _text(self, node: Node, rule: Text, path: Path) -> Any:
         text = text_of(node) if isinstance(node, Scalar) else None
         if text is None:
