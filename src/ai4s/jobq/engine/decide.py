@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import assert_never
+from itertools import islice
+from typing import NamedTuple, assert_never
 
 from ai4s.jobq.definition.expressions import ConditionError
 from ai4s.jobq.engine.events import (
@@ -33,6 +34,7 @@ from ai4s.jobq.engine.states import Step, Stop, TaskState, WorkflowState
 
 MAX_LOSSES = 10  # attempts of one life that may vanish with their worker before the task counts as failed
 GHOST_GRACE = timedelta(seconds=5)  # a worker reports "started" after one second; five leave room for a slow queue
+ASKED_AT_ONCE = 500  # conditions; asking for all of 100,000 again after every answer would take quadratic time
 
 _FINAL_CAUSES = frozenset({Cause.DISPATCH, Cause.CONDITION})
 _CHARGED_CAUSES = frozenset({Cause.EXIT, Cause.TIMEOUT})
@@ -146,32 +148,41 @@ def _failed(run: WorkflowRun, task: TaskRun, event: TaskFailed, decision: Decisi
         task.charged += 1
     elif event.cause is Cause.LOST:
         task.losses += 1
-    step, error = _verdict_on_failure(run, task, event)
+    ending = _ending_of(run, task, event)
     decision.attempts.append(_record(task, task.ended_at or now, event.cause, event.exit_code, event.error))
-    if step is Step.ATTEMPT_ENDED:
-        run.move(task, step)
+    if ending.step is Step.ATTEMPT_ENDED:
+        run.move(task, ending.step)
         run.make_eligible(task)
         task.exit_code, task.cause = event.exit_code, event.cause
         task.execution = task.worker = ""
         decision.rows[task.number] = None
-        decision.errors[task.number] = error
+        decision.errors[task.number] = ending.error
     else:
-        _conclude(run, task, step, event.cause, event.exit_code, error, decision, now)
+        _conclude(run, task, ending.step, ending.cause, event.exit_code, ending.error, decision, now)
 
 
-def _verdict_on_failure(run: WorkflowRun, task: TaskRun, event: TaskFailed) -> tuple[Step, str]:
-    """Whether an attempt that ended badly ends the task, is followed by another, or was stopped; and what to say."""
+class _Ending(NamedTuple):
+    """What an attempt that ended badly means for its task, and what is said about it."""
+
+    step: Step
+    cause: Cause
+    error: str
+
+
+def _ending_of(run: WorkflowRun, task: TaskRun, event: TaskFailed) -> _Ending:
+    """Whether an attempt that ended badly ends the task, is followed by another, or was stopped."""
+    charged = event.cause in _CHARGED_CAUSES
     if run.stop is not Stop.NONE:
-        stopped = event.cause not in _CHARGED_CAUSES
-        return (Step.STOPPED if stopped else Step.FAILED), event.error
-    if event.cause in _FINAL_CAUSES:
-        return Step.FAILED, event.error
-    if event.cause in _CHARGED_CAUSES:
-        retries = run.graph.definition.tasks[task.number].num_retries
-        return (Step.ATTEMPT_ENDED if task.charged <= retries else Step.FAILED), event.error
-    if event.cause is Cause.LOST and task.losses > MAX_LOSSES:
-        return Step.FAILED, _too_many_losses(task)
-    return Step.ATTEMPT_ENDED, event.error
+        return _Ending(Step.FAILED if charged else Step.STOPPED, event.cause, event.error)
+    if event.cause in _FINAL_CAUSES or (charged and task.charged > _retries(run, task)):
+        return _Ending(Step.FAILED, event.cause, event.error)
+    if task.losses > MAX_LOSSES:  # whatever this attempt ended by, other executions of it may have vanished
+        return _Ending(Step.FAILED, Cause.LOST, _too_many_losses(task))
+    return _Ending(Step.ATTEMPT_ENDED, event.cause, event.error)
+
+
+def _retries(run: WorkflowRun, task: TaskRun) -> int:
+    return run.graph.definition.tasks[task.number].num_retries
 
 
 def _too_many_losses(task: TaskRun) -> str:
@@ -208,7 +219,9 @@ def _adopt(task: TaskRun, event: OfAttempt, now: datetime) -> None:
         task.execution, task.worker = event.execution, event.worker
     task.ended_at = _within(task, event.at, now)
     if task.started_at is None and event.duration_s is not None:
-        task.started_at = max(task.ended_at - timedelta(seconds=event.duration_s), task.ready_at or task.ended_at)
+        longest = task.ended_at - (task.ready_at or task.ended_at)
+        duration_s = min(max(0.0, event.duration_s), longest.total_seconds())  # in this order NaN becomes 0
+        task.started_at = task.ended_at - timedelta(seconds=duration_s)
 
 
 def _within(task: TaskRun, at: datetime | None, now: datetime) -> datetime:
@@ -238,7 +251,7 @@ def _resolved(run: WorkflowRun, event: OutputsResolved, decision: Decision, now:
     if event.number not in run.unresolved:
         return False
     task = run.tasks[event.number]
-    run.unresolved.discard(event.number)
+    del run.unresolved[event.number]
     decision.rows[task.number] = None
     try:
         if event.error:
@@ -284,7 +297,7 @@ def _activate(run: WorkflowRun, decision: Decision) -> None:
 
 
 def _ask_for_outputs(run: WorkflowRun, decision: Decision) -> None:
-    """Ask for what the conditions of the tasks whose parents have decided need to read."""
+    """Ask for what conditions need to read of tasks whose parents have decided: the first ones, the rest after them."""
     decision.resolves = [
         ResolveOutputs(
             number=number,
@@ -294,7 +307,7 @@ def _ask_for_outputs(run: WorkflowRun, decision: Decision) -> None:
                 if run.tasks[run.graph.numbers[name]].state is TaskState.COMPLETED
             ),
         )
-        for number in sorted(run.unresolved)
+        for number in sorted(islice(run.unresolved, ASKED_AT_ONCE))
     ]
 
 

@@ -147,6 +147,7 @@ class Decision:
 
     ``rows`` are the numbers of the tasks whose row must be written, in order of change; ``outputs`` and ``errors`` belong
     to those rows. ``header`` says whether the run's own facts changed. ``ignored`` counts events that changed nothing.
+    Conditions beyond the first ``resolves`` are asked for when those have been answered.
     """
 
     rows: dict[int, None] = field(default_factory=dict)

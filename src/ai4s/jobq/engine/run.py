@@ -203,7 +203,7 @@ class WorkflowRun:
             return
         match self._verdict(task):
             case Verdict.RUN if task.number in self.graph.conditions and task.condition is None:
-                self.unresolved.add(task.number)
+                self.unresolved[task.number] = None
             case Verdict.RUN:
                 self.make_eligible(task)
             case Verdict.SKIP:
@@ -250,7 +250,7 @@ class WorkflowRun:
         self._counts: Counter[TaskState] = Counter()
         self._ready: Counter[str] = Counter()
         self._eligible: dict[str, list[int]] = {}
-        self.unresolved: set[int] = set()
+        self.unresolved: dict[int, None] = {}  # tasks whose condition waits for outputs; a set that keeps its order
         self._settled: list[int] = []
         self._terminal = self._ghosts = self._bad = self._bad_sinks = 0
         for task in self.tasks:
