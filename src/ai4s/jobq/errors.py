@@ -94,6 +94,16 @@ class NothingToRetryError(JobqError):
     """``retry`` was asked for a run in which nothing can be retried."""
 
 
+class WaitTimeoutError(JobqError, TimeoutError):
+    """A workflow had not ended when the time for waiting was over; it goes on."""
+
+    exit_code = 124
+
+    def __init__(self, workflow_id: str, *, state: str) -> None:
+        self.workflow_id = workflow_id
+        super().__init__(f"Workflow {workflow_id!r} is still {state}: the time for waiting is over. It goes on.")
+
+
 # -- wait or look
 class OperationalError(JobqError):
     """The request is legal, but the services or another process do not allow it now."""

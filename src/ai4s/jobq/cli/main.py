@@ -1,0 +1,74 @@
+"""The commands and how they hang together."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import click
+
+from ai4s.jobq.cli import change, config, coordinator, push, run, show, submit, watch, worker
+from ai4s.jobq.cli.bridge import Invocation, run_program, verbosity_options
+from ai4s.jobq.cli.target_group import TargetGroup, given_target
+
+PROGRAM = "ai4s-jobq"
+
+
+@click.group(cls=TargetGroup, target="ACCOUNT/QUEUE", context_settings={"help_option_names": ["-h", "--help"]})
+@verbosity_options
+@click.pass_context
+def cli(ctx: click.Context) -> None:
+    """Run workflows and jobs on workers that pull from queues.
+
+    ACCOUNT is a storage account, 'local' for a directory of this machine, or 'devstoreaccount1' for Azurite.
+    """
+    ctx.obj = Invocation(given=given_target(ctx))
+
+
+@cli.group(cls=TargetGroup, target="ACCOUNT/PREFIX")
+@click.option(
+    "--queues", metavar="ACCOUNT", help="Where the queues are, if elsewhere.  [env var: JOBQ_WORKFLOW_QUEUES]"
+)
+@click.option("--blobs", metavar="ACCOUNT/CONTAINER", help="Where large outputs go.  [env var: JOBQ_WORKFLOW_BLOBS]")
+@click.option("--config", metavar="FILE", help="The config file.  [env var: JOBQ_WORKFLOW_CONFIG]")
+@verbosity_options
+@click.pass_context
+def workflow(ctx: click.Context, queues: str | None, blobs: str | None, config: str | None) -> None:
+    """Submit, watch and coordinate workflows.
+
+    ACCOUNT/PREFIX may also be set as JOBQ_WORKFLOW_PREFIX or in a config file jobq.yaml; what is written here wins.
+    """
+    outer = ctx.find_object(Invocation)
+    if outer is not None and outer.given is not None:
+        raise click.UsageError(f"Write {outer.given!r} after 'workflow': {PROGRAM} workflow {outer.given} …", ctx)
+    ctx.obj = Invocation(given=given_target(ctx), queues=queues, blobs=blobs, config=config)
+
+
+cli.add_command(worker.worker)
+cli.add_command(push.push)
+for command in (
+    submit.submit,
+    submit.validate,
+    show.status,
+    show.list_,
+    show.tasks,
+    show.summary,
+    watch.watch,
+    change.cancel,
+    change.retry,
+    coordinator.coordinator,
+    run.run,
+    config.config,
+    submit.schema,
+):
+    workflow.add_command(command)
+
+
+def main(args: Sequence[str] | None = None) -> NoReturn:
+    """The program."""
+    sys.exit(run_program(cli, sys.argv[1:] if args is None else args, name=PROGRAM))
+
+
+if __name__ == "__main__":
+    main()

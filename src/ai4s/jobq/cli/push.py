@@ -1,0 +1,117 @@
+"""``ACCOUNT/QUEUE push``: jobs, or one-task workflows, onto a queue."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ai4s.jobq.cli.bridge import Invocation
+from ai4s.jobq.cli.params import key_value
+from ai4s.jobq.cli.terminal import put, say
+from ai4s.jobq.errors import SettingsError, UsageError
+from ai4s.jobq.settings import Target, resolve_queue, resolve_target
+
+if TYPE_CHECKING:
+    from ai4s.jobq.definition.model import WorkflowDefinition
+
+WORKFLOW_NAME_LENGTH = 80  # characters of the command that name its workflow
+
+
+@click.command()
+@click.option("-c", "--command", "commands", multiple=True, help="A shell command; may be repeated.")
+@click.option("--num-retries", type=click.IntRange(0, 1000), default=0, show_default=True, help="Per job.")
+@click.option(
+    "-e",
+    "--env",
+    type=key_value,
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="KEY=VALUE for the command; may be repeated.",
+)
+@click.option("--workflow", "as_workflows", is_flag=True, help="Submit each command as a workflow of one task.")
+@click.pass_obj
+def push(
+    invocation: Invocation,
+    commands: Sequence[str],
+    num_retries: int,
+    env: Sequence[tuple[str, str]],
+    as_workflows: bool,
+) -> None:
+    """Put jobs on the queue: commands given with -c, else one per line of stdin.
+
+    A line that begins with a brace is a JSON job with cmd, env and cwd.
+    """
+    from ai4s.jobq.jobq import job_kwargs
+
+    target, queue = resolve_queue(invocation.given, environ=os.environ)
+    lines = [line for line in commands or _lines_from_stdin() if line.strip()]
+    jobs = [job_kwargs(line, env=dict(env)) for line in lines]
+    if as_workflows:
+        _push_workflows(workflow_target_for(target), queue, jobs, num_retries)
+    else:
+        asyncio.run(_push_jobs(target, queue, jobs, num_retries))
+
+
+def workflow_target_for(queue_target: Target) -> Target:
+    """The workflows that are configured, if their tasks are on this account's queues. Raises ``SettingsError``."""
+    try:
+        target = resolve_target(environ=os.environ)
+    except SettingsError as exc:
+        raise SettingsError(f"--workflow: {exc}") from exc
+    check_same_queues(target, queue_target)
+    return target
+
+
+def check_same_queues(target: Target, queue_target: Target) -> None:
+    """Raise ``SettingsError`` when the workflows of ``target`` have their queues in another account."""
+    if target.queue_account != queue_target.account:
+        raise SettingsError(
+            f"The queue is in {queue_target.account!r}, but the workflows of {target.name} have their queues in "
+            f"{target.queue_account!r}. Use {target.queue_account}/<queue>, or set JOBQ_WORKFLOW_QUEUES={queue_target.account}."
+        )
+
+
+def _lines_from_stdin() -> list[str]:
+    if sys.stdin.isatty():
+        say("Reading jobs from the terminal, one per line; end with Ctrl-D.")
+    return [line.rstrip("\r\n") for line in sys.stdin]
+
+
+async def _push_jobs(target: Target, queue: str, jobs: Sequence[dict[str, Any]], num_retries: int) -> None:
+    from ai4s.jobq.adapters.factory import open_services
+    from ai4s.jobq.jobq import push_jobs
+
+    async with open_services(target) as services:
+        sent = await push_jobs(services.queue(queue), jobs, num_retries=num_retries)
+    say(f"Pushed {len(sent)} job{'s' * (len(sent) != 1)} to {target.account}/{queue}")
+
+
+def _push_workflows(target: Target, queue: str, jobs: Sequence[dict[str, Any]], num_retries: int) -> None:
+    from ai4s.jobq.client import WorkflowClient
+
+    definitions = [_definition(kwargs, queue, num_retries) for kwargs in jobs]
+
+    async def submit() -> None:
+        async with WorkflowClient.open(target) as client:
+            async for result in client.submit_batch(definitions):
+                if result.error is not None:
+                    raise result.error
+                if result.submission is not None:
+                    put(result.submission.workflow_id)
+
+    asyncio.run(submit())
+
+
+def _definition(kwargs: dict[str, Any], queue: str, num_retries: int) -> WorkflowDefinition:
+    from ai4s.jobq.definition.load import from_mapping
+
+    if not isinstance(kwargs.get("cmd"), str):
+        raise UsageError("--workflow: a job has no 'cmd'. Give the shell command to run as cmd.")
+    name = "".join(char for char in kwargs["cmd"][:WORKFLOW_NAME_LENGTH] if char.isprintable()).strip()
+    task = {"name": "main", "queue": queue, "kwargs": kwargs, "num_retries": num_retries}
+    return from_mapping({"name": name or "main", "tasks": [task]})

@@ -1,0 +1,162 @@
+"""Statuses as lines of text. What a script reads is JSON (``to_json`` of the values); this is for people."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, TextIO
+
+from ai4s.jobq.cli.tables import table
+from ai4s.jobq.cli.terminal import coloured, cut, fitted, visible
+from ai4s.jobq.engine.states import TaskState, WorkflowState
+
+if TYPE_CHECKING:
+    from ai4s.jobq.settings import Target
+    from ai4s.jobq.status import AggregateStatus, TaskStatus, WorkflowStatus
+
+PREVIEW = 60  # characters of an output or error in a table
+NAMED_PARENTS = 5
+
+_TASK_TITLES = ("Task", "Status", "Queue", "Depends On", "Output")
+_EXIT_CODES = {WorkflowState.COMPLETED: 0, WorkflowState.FAILED: 1, WorkflowState.CANCELLED: 3}
+
+
+def outcome_code(status: WorkflowStatus) -> int:
+    """The exit code that tells a script how a workflow ended."""
+    return _EXIT_CODES.get(status.status, 0)
+
+
+def status_lines(status: WorkflowStatus, stream: TextIO, *, in_full: bool = False) -> Iterator[str]:
+    """A workflow and, if it has them, its tasks."""
+    yield f"Workflow:  {status.workflow_id}"
+    yield f"Name:      {visible(status.name)}"
+    yield f"Status:    {coloured(status.status, status.status, stream)}{_still_stopping(status)}"
+    yield f"Progress:  {progress(status)}"
+    if status.error:
+        yield f"Error:     {visible(status.error)}"
+    if status.tasks is not None:
+        yield ""
+        yield from task_lines(list(status.tasks.values()), stream, in_full=in_full)
+
+
+def progress(status: WorkflowStatus) -> str:
+    """How far a workflow is; cancelled tasks are named apart from failed ones."""
+    parts = [
+        f"{status.completed}/{status.total} completed",
+        f"{status.running} running",
+        f"{status.failed - status.cancelled} failed",
+    ]
+    for word, count in (("skipped", status.skipped), ("cancelled", status.cancelled)):
+        if count:
+            parts.append(f"{count} {word}")
+    return ", ".join(parts)
+
+
+def task_lines(tasks: Sequence[TaskStatus], stream: TextIO, *, in_full: bool = False) -> Iterator[str]:
+    """A table of tasks."""
+    rows = [
+        (task.name, str(task.status), task.queue, _parents(task, in_full=in_full), _result(task, in_full=in_full))
+        for task in tasks
+    ]
+    return table(_TASK_TITLES, rows, stream)
+
+
+def list_lines(statuses: Sequence[WorkflowStatus], stream: TextIO) -> Iterator[str]:
+    """A table of workflows."""
+    rows = [(status.workflow_id, status.name, str(status.status), _short_progress(status)) for status in statuses]
+    return table(("ID", "Name", "Status", "Progress"), rows, stream)
+
+
+def summary_lines(summary: AggregateStatus) -> Iterator[str]:
+    """All workflows and tasks, counted."""
+    yield "Workflows:"
+    for state in WorkflowState:
+        if summary.workflows.get(state):
+            yield f"  {state:<15}{summary.workflows[state]}"
+    yield f"  {'total':<15}{sum(summary.workflows.values())}"
+    yield ""
+    yield "Tasks:"
+    counts = {
+        "completed": summary.completed_tasks,
+        "running": summary.running_tasks,
+        "failed": summary.failed_tasks,
+        "pending": summary.pending_tasks,
+        **({"skipped": summary.skipped_tasks} if summary.skipped_tasks else {}),
+        "total": summary.total_tasks,
+    }
+    for word, count in counts.items():
+        yield f"  {word + ':':<14}{count}"
+    yield ""
+    share = 100 * summary.completed_tasks / summary.total_tasks if summary.total_tasks else 0.0
+    yield f"{'Progress:':<14}{share:.1f}%"
+
+
+def submitted_line(name: str, roots: Sequence[str], tasks: int, workflow_id: str) -> str:
+    """What a submit says to people."""
+    named = ", ".join(visible(root) for root in roots[:3]) + (f", +{len(roots) - 3} more" if len(roots) > 3 else "")
+    words = f"{tasks} task{'s' * (tasks != 1)}, {len(roots)} root{'s' * (len(roots) != 1)}: {named}"
+    return f'Submitted "{visible(name)}" ({words}) → {workflow_id}'
+
+
+def change_lines(before: WorkflowStatus | None, after: WorkflowStatus) -> Iterator[str]:
+    """What happened between two looks at a workflow, one line each."""
+    clock = after.updated_at.strftime("%H:%M:%SZ")
+    known: Mapping[str, TaskStatus] = (before.tasks if before is not None else None) or {}
+    for name, task in (after.tasks or {}).items():
+        old = known[name].status if name in known else TaskState.PENDING
+        if task.status is not old:
+            why = f": {_first_line(task.error)}" if task.status.is_bad and task.error else ""
+            yield f"{clock}  {visible(name)}: {old} → {task.status}{why}"
+    if before is None or before.status is not after.status or after.tasks is None:
+        yield f"{clock}  Workflow {after.workflow_id}: {after.status}, {progress(after)}"
+
+
+def config_lines(target: Target | None, config: Mapping[str, object]) -> Iterator[str]:
+    """The values of a configuration and where each was said."""
+    sources = target.sources if target is not None else {}
+    for key in ("storage", "prefix", "queues", "blobs"):
+        value = config.get(key)
+        yield f"{key:<13}{value if value is not None else '—'}  ({sources.get(key, 'not set')})"
+    yield f"{'config file':<13}{config.get('config_path') or '<none found>'}"
+
+
+def print_lines(lines: Iterator[str]) -> None:
+    """Write result lines to stdout."""
+    for line in lines:
+        sys.stdout.write(fitted(line, sys.stdout) + "\n")
+
+
+def _still_stopping(status: WorkflowStatus) -> str:
+    return " (tasks are still being stopped)" if status.status.is_terminal and status.ended_at is None else ""
+
+
+def _short_progress(status: WorkflowStatus) -> str:
+    text = f"{status.completed}/{status.total} done, {status.failed - status.cancelled} fail"
+    text += f", {status.skipped} skip" if status.skipped else ""
+    return text + (f", {status.cancelled} cancelled" if status.cancelled else "")
+
+
+def _parents(task: TaskStatus, *, in_full: bool) -> str:
+    if not task.depends_on:
+        return "—"
+    shown = task.depends_on if in_full else task.depends_on[:NAMED_PARENTS]
+    more = len(task.depends_on) - len(shown)
+    return ", ".join(shown) + (f", +{more} more" if more else "")
+
+
+def _result(task: TaskStatus, *, in_full: bool) -> str:
+    """What came out of a task: its output, or why there is none."""
+    from ai4s.jobq.store.wire import BlobRef
+
+    if task.error:
+        text = _first_line(task.error) if not in_full else task.error
+    elif isinstance(task.output, BlobRef):
+        text = f"({task.output.size_bytes} bytes in blob storage)"
+    else:
+        text = "—" if task.output is None else json.dumps(json.loads(task.output), ensure_ascii=False)
+    return text if in_full else cut(text, PREVIEW, mark="...")
+
+
+def _first_line(text: str) -> str:
+    return text.partition("\n")[0]

@@ -1,0 +1,55 @@
+"""A workflow on a terminal, redrawn in place as it goes."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TextIO
+
+from ai4s.jobq.cli.render import progress, task_lines
+from ai4s.jobq.cli.terminal import fitted, visible
+from ai4s.jobq.engine.states import TaskState
+
+if TYPE_CHECKING:
+    from ai4s.jobq.status import TaskStatus, WorkflowStatus
+
+LINES_AROUND = 6  # of a screen, used by what stands above and below the tasks
+_FIRST_SHOWN = (TaskState.RUNNING, TaskState.FAILED, TaskState.READY, TaskState.PENDING)
+
+
+@contextmanager
+def open_screen(stream: TextIO) -> Iterator[Callable[[WorkflowStatus], None]]:
+    """What draws a status over the one before. The cursor is back at the end, however it ends."""
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    console = Console(file=stream, highlight=False)
+    with Live(console=console, auto_refresh=False, vertical_overflow="ellipsis") as live:
+        yield lambda status: live.update(Text.from_ansi("\n".join(_screen(status, stream))), refresh=True)
+
+
+def _screen(status: WorkflowStatus, stream: TextIO) -> Iterator[str]:
+    """What fits a screen: the workflow, a bar, and the tasks that matter most now."""
+    size = shutil.get_terminal_size()
+    tasks = list((status.tasks or {}).values())
+    yield f"{visible(status.name)}  {status.workflow_id}  {status.status}"
+    yield progress(status)
+    yield _bar(status, size.columns - 2, stream)
+    room = max(size.lines - LINES_AROUND, 1)
+    shown = tasks if len(tasks) <= room else sorted(tasks, key=_urgency)[:room]
+    if shown:
+        yield from task_lines(shown, stream)
+    if len(shown) < len(tasks):
+        yield f"… {len(tasks) - len(shown)} more"
+
+
+def _bar(status: WorkflowStatus, width: int, stream: TextIO) -> str:
+    settled = status.total - status.pending - status.running
+    block = "█" if fitted("█", stream) == "█" else "#"
+    return block * (max(width, 10) * settled // max(status.total, 1))
+
+
+def _urgency(task: TaskStatus) -> int:
+    return _FIRST_SHOWN.index(task.status) if task.status in _FIRST_SHOWN else len(_FIRST_SHOWN)

@@ -1,0 +1,161 @@
+"""Commands that show workflows: ``status``, ``list``, ``tasks``, ``summary``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ai4s.jobq.cli.bridge import Invocation, verbosity, verbosity_options
+from ai4s.jobq.cli.render import list_lines, print_lines, status_lines, summary_lines, task_lines
+from ai4s.jobq.cli.terminal import put, put_json, say
+from ai4s.jobq.engine.states import TaskState, WorkflowState
+
+if TYPE_CHECKING:
+    from ai4s.jobq.client import WorkflowClient
+    from ai4s.jobq.status import TaskStatus
+
+as_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@click.command()
+@click.argument("workflow_id", metavar="ID")
+@click.option("--tasks/--no-tasks", default=True, show_default=True, help="Show every task.")
+@as_json_option
+@verbosity_options
+@click.pass_obj
+def status(invocation: Invocation, workflow_id: str, tasks: bool, as_json: bool) -> None:
+    """Show one workflow and its tasks. With -v, outputs and errors in full."""
+    found = invocation.ask(lambda client: client.status(workflow_id, include_tasks=tasks))
+    if as_json:
+        put_json(found.to_json())
+    else:
+        print_lines(status_lines(found, sys.stdout, in_full=verbosity() > 0))
+
+
+@click.command("list")
+@click.option(
+    "--status",
+    "state",
+    type=click.Choice([str(state) for state in WorkflowState], case_sensitive=False),
+    help="Only those in this state.",
+)
+@click.option("--recent", type=click.IntRange(min=1), metavar="N", help="Instead the N that ended last.")
+@click.option(
+    "--limit", type=click.IntRange(min=0), default=0, show_default=True, help="Show at most so many; 0 shows all."
+)
+@as_json_option
+@click.pass_obj
+def list_(invocation: Invocation, state: str | None, recent: int | None, limit: int, as_json: bool) -> None:
+    """List workflows: unfinished ones, then ended ones, each newest first."""
+    wanted = None if state is None else WorkflowState(state.lower())
+    found = invocation.ask(lambda client: client.list_workflows(status=wanted, recent=recent, limit=limit))
+    if as_json:
+        put_json([workflow.to_json() for workflow in found])
+    elif found:
+        print_lines(list_lines(found, sys.stdout))
+    else:
+        put("No workflows found.")
+
+
+@click.command()
+@click.argument("workflow_ids", metavar="[ID]...", nargs=-1)
+@click.option("--workflow", "more_ids", metavar="ID", multiple=True, help="Another way to give an ID.")
+@click.option(
+    "--status",
+    "state",
+    type=click.Choice([str(state) for state in TaskState], case_sensitive=False),
+    help="Only tasks in this state.",
+)
+@click.option("--queue", help="Only tasks of this queue.")
+@click.option("--prefix", default="", help="Only tasks whose name begins so.")
+@click.option(
+    "--limit", type=click.IntRange(min=0), default=100, show_default=True, help="Show at most so many; 0 shows all."
+)
+@as_json_option
+@verbosity_options
+@click.pass_obj
+def tasks(
+    invocation: Invocation,
+    workflow_ids: Sequence[str],
+    more_ids: Sequence[str],
+    state: str | None,
+    queue: str | None,
+    prefix: str,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """Show tasks: of the workflows given, or of all. With -v, outputs and errors in full."""
+    ids = list(dict.fromkeys((*workflow_ids, *more_ids)))
+    wanted = None if state is None else TaskState(state.lower())
+    selection = Selection(status=wanted, queue=queue, name_prefix=prefix, limit=limit)
+    found = invocation.ask(lambda client: _select(client, ids, selection))
+    if as_json:
+        put_json(_tasks_json(found, tagged=len(ids) != 1))
+    else:
+        _print_tasks(found, titled=len(ids) != 1, in_full=verbosity() > 0)
+    if limit and sum(map(len, found.values())) == limit:
+        say(f"(showing first {limit} — use --limit 0 for all)")
+
+
+@click.command()
+@as_json_option
+@click.pass_obj
+def summary(invocation: Invocation, as_json: bool) -> None:
+    """Count all workflows and all their tasks by state."""
+    found = invocation.ask(lambda client: client.summary())
+    if as_json:
+        put_json(found.to_json())
+    else:
+        print_lines(summary_lines(found))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which tasks are wanted; ``limit`` counts over all workflows, 0 means all."""
+
+    status: TaskState | None
+    queue: str | None
+    name_prefix: str
+    limit: int
+
+
+async def _select(client: WorkflowClient, ids: Sequence[str], selection: Selection) -> dict[str, list[TaskStatus]]:
+    """The selected tasks by workflow id; workflows without any are left out."""
+    found: dict[str, list[TaskStatus]] = {}
+    left = selection.limit
+    for workflow_id in ids or [workflow.workflow_id for workflow in await client.list_workflows()]:
+        tasks = await client.tasks(
+            workflow_id,
+            status=selection.status,
+            queue=selection.queue,
+            name_prefix=selection.name_prefix,
+            limit=left,
+        )
+        if tasks:
+            found[workflow_id] = tasks
+        if selection.limit:
+            left -= len(tasks)
+            if left <= 0:
+                break
+    return found
+
+
+def _tasks_json(found: dict[str, list[TaskStatus]], *, tagged: bool) -> list[dict[str, Any]]:
+    return [
+        {"workflow_id": workflow_id, **task.to_json()} if tagged else task.to_json()
+        for workflow_id, tasks in found.items()
+        for task in tasks
+    ]
+
+
+def _print_tasks(found: dict[str, list[TaskStatus]], *, titled: bool, in_full: bool) -> None:
+    if not found:
+        put("No tasks found.")
+    for workflow_id, tasks in found.items():
+        if titled:
+            put(f"\n{workflow_id}:")
+        print_lines(task_lines(tasks, sys.stdout, in_full=in_full))

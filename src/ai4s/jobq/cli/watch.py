@@ -1,0 +1,106 @@
+"""``workflow watch``: a workflow as it goes, redrawn on a terminal, one line per change anywhere else."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+import click
+
+from ai4s.jobq.cli.bridge import Invocation
+from ai4s.jobq.cli.params import duration
+from ai4s.jobq.cli.render import change_lines, outcome_code
+from ai4s.jobq.cli.screen import open_screen
+from ai4s.jobq.cli.show import as_json_option
+from ai4s.jobq.cli.terminal import is_terminal, put, put_json, say
+from ai4s.jobq.errors import StorageUnavailableError
+
+if TYPE_CHECKING:
+    from ai4s.jobq.client import WorkflowClient
+    from ai4s.jobq.status import WorkflowStatus
+
+
+@click.command()
+@click.argument("workflow_id", metavar="ID")
+@click.option(
+    "--interval",
+    type=click.FloatRange(min=0.05, max=3600),
+    default=1.0,
+    show_default=True,
+    help="Seconds between two looks.",
+)
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=duration,
+    metavar="DURATION",
+    help="Give up after this time, such as 10m.  [default: never]",
+)
+@as_json_option
+@click.pass_obj
+def watch(invocation: Invocation, workflow_id: str, interval: float, timeout_s: float | None, as_json: bool) -> None:
+    """Follow a workflow until it has ended.
+
+    Exits with 0 when it completed, 1 when it failed, 3 when it was cancelled, 124 when the time was over. Ctrl-C leaves the
+    workflow alone. With --json nothing is printed but the last status.
+    """
+
+    async def follow(client: WorkflowClient) -> WorkflowStatus:
+        statuses = patiently(client, workflow_id, interval_s=interval, timeout_s=timeout_s)
+        last = await (last_of(statuses) if as_json else show_each(statuses))
+        return await client.status(workflow_id) if as_json else last
+
+    last = invocation.ask(follow)
+    if as_json:
+        put_json(last.to_json())
+    else:
+        put(f"Workflow {workflow_id} reached terminal state: {last.status}.")
+    raise click.exceptions.Exit(outcome_code(last))
+
+
+async def patiently(
+    client: WorkflowClient, workflow_id: str, *, interval_s: float, timeout_s: float | None
+) -> AsyncIterator[WorkflowStatus]:
+    """Follow a workflow through times in which its store cannot be reached, once it has been seen."""
+    loop = asyncio.get_running_loop()
+    deadline = None if timeout_s is None else loop.time() + timeout_s
+    seen = False
+    while True:
+        left_s = None if deadline is None else max(deadline - loop.time(), 0.0)
+        try:
+            async for status in client.follow(workflow_id, timeout_s=left_s, poll_s=interval_s):
+                seen = True
+                yield status
+            return
+        except StorageUnavailableError as exc:
+            if not seen or (deadline is not None and loop.time() >= deadline):
+                raise
+            say(f"Error refreshing: {exc}")
+        await asyncio.sleep(interval_s)
+
+
+async def last_of(statuses: AsyncIterator[WorkflowStatus]) -> WorkflowStatus:
+    """The last status there is; nothing is shown."""
+    last = None
+    async for status in statuses:
+        last = status
+    assert last is not None  # following yields at least once
+    return last
+
+
+async def show_each(statuses: AsyncIterator[WorkflowStatus]) -> WorkflowStatus:
+    """Show each status on stdout as fits it; the last one."""
+    before: WorkflowStatus | None = None
+    if is_terminal(sys.stdout):
+        with open_screen(sys.stdout) as show:
+            async for before in statuses:
+                show(before)
+    else:
+        async for status in statuses:
+            for line in change_lines(before, status):
+                put(line)
+            before = status
+    assert before is not None  # following yields at least once
+    return before

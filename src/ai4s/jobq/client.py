@@ -1,0 +1,207 @@
+"""``WorkflowClient``: what a user's program may ask for and about workflows.
+
+A client decides nothing a coordinator decides and never sends a task message, so any number of clients may come and go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from ai4s.jobq.adapters.factory import open_store
+from ai4s.jobq.control import CancelResult, RetryResult, cancel_workflow, retry_workflow
+from ai4s.jobq.definition.model import WorkflowDefinition
+from ai4s.jobq.engine.states import TaskState, WorkflowState
+from ai4s.jobq.errors import InternalError, JobqError, WaitTimeoutError
+from ai4s.jobq.ports.clock import Clock, SystemClock
+from ai4s.jobq.reading import (
+    DETAIL_COLUMNS,
+    ERROR_COLUMNS,
+    ended_rows,
+    header_of_existing,
+    index_rows,
+    load_existing,
+    read_status,
+    task_records,
+)
+from ai4s.jobq.settings import Target, resolve_target
+from ai4s.jobq.status import AggregateStatus, TaskStatus, WorkflowStatus, status_of, summed, task_statuses
+from ai4s.jobq.store.records import Header
+from ai4s.jobq.store.workflows import Submission, WorkflowStore
+
+FOLLOWED_TASKS = 2000  # up to this size each look at a workflow reads all its tasks, beyond it the header alone
+QUICKEST_POLL_S = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchResult:
+    """What became of one definition of a batch: its submission, or the error that was raised for it."""
+
+    submission: Submission | None = None
+    error: JobqError | None = None
+
+
+class WorkflowClient:
+    """Asks for and about the workflows of one store. Open one with ``open`` or ``from_environment``."""
+
+    def __init__(self, store: WorkflowStore, clock: Clock | None = None) -> None:
+        self.store = store
+        self._clock = clock or SystemClock()
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, target: Target) -> AsyncIterator[WorkflowClient]:
+        """A client of a target; its connections are closed at the end."""
+        async with open_store(target) as store:
+            yield cls(store)
+
+    @classmethod
+    @asynccontextmanager
+    async def from_environment(cls, prefix: str | None = None) -> AsyncIterator[WorkflowClient]:
+        """A client of ``prefix`` (``account/prefix``), else of what the environment or a config file names."""
+        async with cls.open(resolve_target(prefix, environ=os.environ)) as client:
+            yield client
+
+    async def submit(self, definition: WorkflowDefinition, *, workflow_id: str | None = None) -> Submission:
+        """Store a workflow, ``pending`` until a coordinator sees it.
+
+        The same definition under the same id again changes nothing. Raises: ``WorkflowExistsError``: the id has another one.
+        """
+        return await self.store.submit(definition, now=self._clock.now(), workflow_id=workflow_id)
+
+    async def submit_batch(
+        self, definitions: Sequence[WorkflowDefinition], *, concurrency: int = 20
+    ) -> AsyncIterator[BatchResult]:
+        """Submit many, ``concurrency`` at a time; results in the order of ``definitions``, each as soon as it can be."""
+        limit = asyncio.Semaphore(concurrency)
+
+        async def submit(definition: WorkflowDefinition) -> BatchResult:
+            async with limit:
+                try:
+                    return BatchResult(submission=await self.submit(definition))
+                except JobqError as exc:
+                    return BatchResult(error=exc)
+
+        submits = [asyncio.create_task(submit(definition)) for definition in definitions]
+        try:
+            for task in submits:
+                yield await task
+        finally:
+            for task in submits:
+                task.cancel()
+            await asyncio.gather(*submits, return_exceptions=True)
+
+    async def status(self, workflow_id: str, *, include_tasks: bool = True) -> WorkflowStatus:
+        """Where a workflow stands; without tasks it costs one read. Raises: ``WorkflowNotFoundError``."""
+        if include_tasks:
+            return await read_status(self.store, workflow_id, DETAIL_COLUMNS)
+        return status_of((await header_of_existing(self.store, workflow_id)).header)
+
+    async def list_workflows(
+        self, *, status: WorkflowState | None = None, recent: int | None = None, limit: int = 0
+    ) -> list[WorkflowStatus]:
+        """Unfinished workflows, then ended ones, each newest first, at most ``limit`` (0: all).
+
+        ``recent``: instead so many of those that ended last. What is told of a running one may be some seconds old.
+        """
+        rows = index_rows(self.store) if recent is None else ended_rows(self.store, besides=set())
+        most = min((count for count in (recent, limit) if count), default=0)
+        found: list[WorkflowStatus] = []
+        async for row in rows:
+            if status is None or row.state is status:
+                found.append(status_of(row))
+            if most and len(found) >= most:
+                break
+        return found
+
+    async def tasks(
+        self,
+        workflow_id: str,
+        *,
+        status: TaskState | None = None,
+        queue: str | None = None,
+        name_prefix: str = "",
+        limit: int = 0,
+    ) -> list[TaskStatus]:
+        """The tasks of a workflow that pass all filters, in file order, at most ``limit`` (0: all).
+
+        Raises: ``WorkflowNotFoundError``.
+        """
+        loaded = await load_existing(self.store, workflow_id)
+        run = loaded.run
+        chosen = [
+            number
+            for number, task in enumerate(run.graph.definition.tasks)
+            if (status is None or run.tasks[number].state is status)
+            and (queue is None or run.graph.queues[number] == queue)
+            and task.name.startswith(name_prefix)
+        ]
+        chosen = chosen[:limit] if limit else chosen
+        return task_statuses(run, chosen, await task_records(self.store, loaded, chosen))
+
+    async def summary(self) -> AggregateStatus:
+        """All workflows and their tasks, counted."""
+        return summed([row async for row in index_rows(self.store)])
+
+    async def cancel(self, workflow_id: str) -> CancelResult:
+        """Have nothing more of a workflow started, and what runs stopped. Repeating it is harmless.
+
+        Raises: ``WorkflowNotFoundError``.
+        """
+        return await cancel_workflow(self.store, workflow_id, self._clock)
+
+    async def retry(self, workflow_id: str) -> RetryResult:
+        """Have everything of an ended workflow done again that did not complete.
+
+        Raises: ``WorkflowNotFoundError``; ``NothingToRetryError``: nothing ended badly; ``OperationalError``: it has not
+        ended yet, or belongs to a ``workflow run``.
+        """
+        return await retry_workflow(self.store, workflow_id, self._clock)
+
+    async def wait(self, workflow_id: str, *, timeout_s: float | None = None, poll_s: float = 1.0) -> WorkflowStatus:
+        """The status of a workflow, without tasks, once it has ended.
+
+        Raises: ``WorkflowNotFoundError``; ``WaitTimeoutError``: it had not ended after ``timeout_s``.
+        """
+        async for status in self.follow(workflow_id, timeout_s=timeout_s, poll_s=poll_s, tasks_up_to=0):
+            if status.ended_at is not None:
+                return status
+        raise InternalError(f"stopped following {workflow_id!r} before its end")
+
+    async def follow(
+        self,
+        workflow_id: str,
+        *,
+        timeout_s: float | None = None,
+        poll_s: float = 1.0,
+        tasks_up_to: int = FOLLOWED_TASKS,
+    ) -> AsyncIterator[WorkflowStatus]:
+        """The status now, after each change that is seen, and at last when the workflow has ended.
+
+        Looks every ``poll_s`` seconds. Tasks come without outputs, and only for workflows of at most ``tasks_up_to`` tasks.
+        Raises as ``wait`` does.
+        """
+        deadline = None if timeout_s is None else self._clock.monotonic() + timeout_s
+        pause_s, seen = min(QUICKEST_POLL_S, poll_s), ""
+        while True:
+            stored = await header_of_existing(self.store, workflow_id)
+            if stored.etag != seen:
+                seen = stored.etag
+                status = await self._followed(stored.header, tasks_up_to)
+                yield status
+                if status.ended_at is not None:
+                    return
+            if deadline is not None and (left_s := deadline - self._clock.monotonic()) <= pause_s:
+                if left_s <= 0:
+                    raise WaitTimeoutError(workflow_id, state=str(stored.header.state))
+                pause_s = left_s
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 1.5, poll_s)
+
+    async def _followed(self, header: Header, tasks_up_to: int) -> WorkflowStatus:
+        if header.task_count <= tasks_up_to:
+            return await read_status(self.store, header.workflow_id, ERROR_COLUMNS)
+        return status_of(header)
