@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 
 from ai4s.jobq.ports.clock import Clock
@@ -57,7 +57,7 @@ class Worker:
     """Works on one queue. ``store`` None makes it a plain worker, which leaves workflows alone.
 
     ``completion_queue`` replaces the prefix's, for a run that belongs to one process. ``processor`` None runs shell commands
-    in the environment of this process.
+    in ``environment`` (None: that of this process), which also tells tasks where their workflow is stored.
     """
 
     def __init__(
@@ -69,12 +69,18 @@ class Worker:
         store: WorkflowStore | None = None,
         completion_queue: str | None = None,
         processor: Processor | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.worker_id = new_worker_id()
         self._settings = settings
         self._clock = clock
         self._store = store
-        self._processor = processor or _shell_processor(settings, clock, workflows=store is not None)
+        self._processor = processor or ShellProcessor(
+            settings,
+            clock=clock,
+            environment=os.environ if environment is None else environment,
+            name="ShellCommandProcessor" if store is None else "WorkflowShellCommandProcessor",
+        )
         self._queue = services.queue(settings.queue)
         self._patience = Patience(clock)
         self._heartbeat = Heartbeat(settings, clock=clock, patience=self._patience)
@@ -153,7 +159,8 @@ class Worker:
             self._stop_receiving()
             self._slots.kill()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._until_empty(), KILLED_WITHIN_S)
+                async with asyncio.timeout(KILLED_WITHIN_S):
+                    await self._until_empty()
             if self._reporter is not None:
                 await self._reporter.close()
         if not receiving.cancelled():
@@ -247,8 +254,3 @@ class Worker:
             lost=endings[Ending.LOST],
             gave_up=self._gave_up,
         )
-
-
-def _shell_processor(settings: WorkerSettings, clock: Clock, *, workflows: bool) -> ShellProcessor:
-    name = "WorkflowShellCommandProcessor" if workflows else "ShellCommandProcessor"
-    return ShellProcessor(settings, clock=clock, environment=os.environ, name=name)

@@ -54,10 +54,12 @@ class Presence:
                 await self._announce()
                 await asyncio.sleep(AFTER_CHANGE_S)  # many changes, one write
                 with contextlib.suppress(TimeoutError):  # nothing changed: say it again all the same
-                    await asyncio.wait_for(self._changed.wait(), HEARTBEAT_S - AFTER_CHANGE_S)
+                    async with asyncio.timeout(HEARTBEAT_S - AFTER_CHANGE_S):  # wait_for may swallow a cancel
+                        await self._changed.wait()
         finally:
             with contextlib.suppress(TimeoutError, *OUTAGES):  # readers see by themselves that we are silent
-                await asyncio.wait_for(self._registry.withdraw(self._worker_id), WITHDRAW_S)
+                async with asyncio.timeout(WITHDRAW_S):
+                    await self._registry.withdraw(self._worker_id)
 
     async def _announce(self) -> None:
         self._changed.clear()

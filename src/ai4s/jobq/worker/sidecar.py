@@ -2,7 +2,7 @@
 
 The file (read by ``ai4s.jobq.task``, and only there)::
 
-    {"v": 1, "store": "account/prefix", "container": "…", "workflow": "…",
+    {"v": 1, "store": "account/prefix", "workflow": "…",
      "parents": {"<name>": {"row": "t000007", "state": "completed", "output": "<JSON text>"}}}
 
 A parent's output is under ``output``, or under ``blob`` as name, size and MD5, or, when all of them together would be large,
@@ -11,11 +11,11 @@ only announced by ``"stored": true``: the task then reads the store itself. A pa
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TypedDict
 
-from ai4s.jobq.definition.model import canonical_json
 from ai4s.jobq.errors import CorruptRecordError
 from ai4s.jobq.store.layout import task_number, task_row
 from ai4s.jobq.store.wire import BlobRef, ParentState, TaskMessage
@@ -77,15 +77,8 @@ async def sidecar_text(task: TaskMessage, *, store: WorkflowStore, patience: Pat
         graph.definition.tasks[parent].name: _parent(task_row(parent), states[task_row(parent)], outputs)
         for parent in numbers
     }
-    return canonical_json(
-        {
-            "v": VERSION,
-            "store": store.name,
-            "container": store.outputs_store.container,
-            "workflow": task.workflow_id,
-            "parents": parents,
-        }
-    )
+    # The order of parents is that of depends_on, so keys are not sorted.
+    return json.dumps({"v": VERSION, "store": store.name, "workflow": task.workflow_id, "parents": parents})
 
 
 async def _outputs(

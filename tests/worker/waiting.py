@@ -1,0 +1,34 @@
+"""Waiting for conditions instead of for a while."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+DEADLINE_S = 30.0
+
+
+async def until(condition: Callable[[], bool], *, what: str = "the condition") -> None:
+    """Wait until the condition holds; fail the test when it does not within half a minute."""
+    async with asyncio.timeout(DEADLINE_S):
+        while not condition():  # noqa: ASYNC110  # conditions here are facts of the system, which signal nothing
+            await asyncio.sleep(0.01)
+    assert condition(), what
+
+
+def processes_with(marker: str) -> list[int]:
+    """Live processes whose command line or environment holds the marker, this one aside."""
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit() and _carries(entry, marker)]
+
+
+def _carries(entry: Path, marker: str) -> bool:
+    if int(entry.name) == os.getpid():
+        return False
+    try:
+        state = (entry / "stat").read_bytes().rpartition(b")")[2].split()[0]
+        texts = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
+    except OSError:
+        return False
+    return state != b"Z" and marker.encode() in texts
