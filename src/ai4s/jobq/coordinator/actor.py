@@ -18,7 +18,6 @@ from ai4s.jobq.engine.events import Decision, Event
 from ai4s.jobq.errors import AccessDeniedError, MessageLostError, OperationalError, StorageUnavailableError
 from ai4s.jobq.ports.clock import Clock
 from ai4s.jobq.ports.queue import Queue
-from ai4s.jobq.store.commit import MAX_OUTBOX
 from ai4s.jobq.store.index import WorkflowIndex
 from ai4s.jobq.store.records import index_record
 
@@ -73,6 +72,11 @@ class WorkflowActor:
         return self._parked and self._clock.monotonic() < self._held_until
 
     @property
+    def is_wanted(self) -> bool:
+        """Whether somebody asked for a look at the workflow that has not been had."""
+        return self._check_header
+
+    @property
     def in_hand(self) -> Sequence[Delivery]:
         """Deliveries not yet acknowledged."""
         return self._inbox
@@ -123,7 +127,7 @@ class WorkflowActor:
             if now >= self._held_until and (self._due or self._stopping or now >= self._turn_at):
                 self._due, self._active_at = False, now
                 return True
-            idle_at = self._active_at + IDLE_S
+            idle_at = max(self._active_at + IDLE_S, self._held_until)
             if now >= idle_at and self._turn_at == inf:
                 return False
             until = self._held_until if now < self._held_until else min(self._turn_at, idle_at)
@@ -172,9 +176,9 @@ class WorkflowActor:
         loaded, outbox = self.cycle.loaded, self.cycle.outbox
         if loaded is None or not outbox.unsent:
             return
-        was_full = len(outbox.unsent) >= MAX_OUTBOX
-        self.post(await outbox.send(loaded))
-        if was_full:
+        before = len(outbox.unsent)
+        self.post(await outbox.send(loaded, self._clock.monotonic()))
+        if self.cycle.has_more and len(outbox.unsent) < before:
             self.wake()  # the outbox was what limited this turn; there is room in it again
 
     async def _keep_index(self) -> None:
@@ -197,6 +201,7 @@ class WorkflowActor:
         now, loaded = self._clock.monotonic(), self.cycle.loaded
         if loaded is not None and not self.cycle.outbox.is_stored_by(loaded.header):
             self._turn_at = now + QUIET_S
+        self._turn_at = min(self._turn_at, self.cycle.outbox.next_try_at)
         if decision.wake_at is not None:
             due_in_s = (decision.wake_at - self._clock.now()).total_seconds()
             self._turn_at = min(self._turn_at, now + max(due_in_s, 0.0))
@@ -228,6 +233,7 @@ class WorkflowActor:
             extra={"event": "workflow_parked", "workflow_id": self.cycle.workflow_id},
         )
         deliveries, self._inbox, self._events = self._inbox, [], []
+        self.cycle.outbox.distrust()  # what it was refused may be among the events just dropped
         self._parked, self._due = True, True
         self._held_until = self._clock.monotonic() + PARKED_S
         for delivery in deliveries:

@@ -23,13 +23,13 @@ from ai4s.jobq.coordinator.reports import Delivery, events_of
 from ai4s.jobq.coordinator.windows import QueueWindows
 from ai4s.jobq.engine.decide import decide
 from ai4s.jobq.engine.events import Decision, Event, OutputsResolved, ResolveOutputs, Room
-from ai4s.jobq.engine.states import Stop
+from ai4s.jobq.engine.run import WorkflowRun
 from ai4s.jobq.errors import BlobNotFoundError, CorruptRecordError, InternalError, StaleWriteError
 from ai4s.jobq.ports.clock import Clock
 from ai4s.jobq.store.commit import MAX_OUTBOX, commit
 from ai4s.jobq.store.layout import task_number, task_row
 from ai4s.jobq.store.records import Header
-from ai4s.jobq.store.wire import BlobRef
+from ai4s.jobq.store.wire import BlobRef, Report
 from ai4s.jobq.store.workflows import LoadedRun, WorkflowStore
 
 MAX_CONFLICTS = 20  # in a row; somebody else writing this often is a fault, not a race
@@ -61,6 +61,8 @@ class WorkflowCycle:
         self.outbox = Outbox(store, owner, [])
         self.turns_due: list[str] = []
         """Other workflows for which this turn made room."""
+        self.has_more = False
+        """Whether more could be dispatched at once if the outbox were empty."""
         self._store = store
         self._owner = owner
         self._windows = windows
@@ -136,17 +138,31 @@ class WorkflowCycle:
     async def _decide(self, events: Sequence[Event]) -> Decision:
         assert self.loaded is not None
         run = self.loaded.run
+        windows = self._windows.room(self.workflow_id, run.graph.queue_names)
+        outbox = self.outbox.room(run, self._clock.monotonic())
         room = Room(
-            queues=self._windows.room(self.workflow_id, run.graph.queue_names),
+            queues={queue: min(windows[queue], outbox[queue]) for queue in windows},
             dispatches=max(MAX_OUTBOX - len(self.outbox.unsent), 0),
         )
         decision = decide(run, events, now=self._now(), room=room)
         while decision.resolves:
             answers = await self._resolve(decision)
             decision = decide(run, answers, now=self._now(), room=room, onto=decision)
-        wanted = [queue for queue in run.eligible_counts() if room.queues.get(queue, 0) <= 0]
-        self.turns_due += self._windows.settle(self.workflow_id, ready=run.ready_counts(), wanted=wanted)
+        self._settle_windows(run, windows, outbox, room)
         return decision
+
+    def _settle_windows(
+        self, run: WorkflowRun, windows: Mapping[str, int], outbox: Mapping[str, int], room: Room
+    ) -> None:
+        """Note what limited the dispatches: a queue's window makes us wait in line, the outbox only until it is sent."""
+        used = {queue: min(windows[queue], outbox[queue]) - room.queues[queue] for queue in windows}
+        eligible = run.eligible_counts()
+        wanted = [queue for queue in eligible if windows[queue] - used[queue] <= 0]
+        self.has_more = any(
+            outbox[queue] > 0 and windows[queue] - used[queue] > 0 and min(room.queues[queue], room.dispatches) <= 0
+            for queue in eligible
+        )
+        self.turns_due += self._windows.settle(self.workflow_id, ready=run.ready_counts(), wanted=wanted)
 
     async def _resolve(self, decision: Decision) -> list[OutputsResolved]:
         """Read what conditions ask for: outputs of this very decision, of rows, and of blobs."""
@@ -167,6 +183,8 @@ class WorkflowCycle:
             if isinstance(output, str | BlobRef):
                 try:
                     values[parent] = json.loads(await self._store.outputs_store.read(output))
+                except RecursionError:
+                    errors[parent] = "it is nested too deeply"
                 except (BlobNotFoundError, CorruptRecordError, ValueError) as exc:
                     errors[parent] = str(exc)
         return values, errors
@@ -189,8 +207,7 @@ class WorkflowCycle:
     async def _store_decision(self, decision: Decision, deliveries: Sequence[Delivery]) -> bool:
         """Store the decision; False when the run turned out to be stale and has to be loaded again."""
         assert self.loaded is not None
-        if self.loaded.run.stop is not Stop.NONE:
-            self.outbox.unsent = []  # nothing starts after a stop; what these tasks read is "cancelled"
+        self.outbox.prune(self.loaded.run)
         recheck = self.outbox.doubtful and not self.loaded.header.recheck
         if decision.is_empty and not recheck and self.outbox.is_stored_by(self.loaded.header):
             return not deliveries or self._is_verified_for(deliveries) or await self._is_current()
@@ -229,10 +246,12 @@ def _knows(loaded: LoadedRun, deliveries: Sequence[Delivery]) -> bool:
 def _knows_delivery(loaded: LoadedRun, delivery: Delivery) -> bool:
     if delivery.completion.run != loaded.header.run or not delivery.completion.reports:
         return False  # another submission, or a hint that the header was changed
-    run = loaded.run
-    for report in delivery.completion.reports:
-        number = int(report.row[1:]) if report.row[1:].isdigit() else -1
-        newer = report.life > run.life or (0 <= number < len(run.tasks) and report.attempt > run.tasks[number].attempt)
-        if newer:
-            return False
-    return True
+    return all(_knows_report(loaded.run, report) for report in delivery.completion.reports)
+
+
+def _knows_report(run: WorkflowRun, report: Report) -> bool:
+    try:
+        number = task_number(report.row)
+    except ValueError:
+        return True  # no task's row, now or ever
+    return report.life <= run.life and (number >= len(run.tasks) or report.attempt <= run.tasks[number].attempt)

@@ -158,9 +158,10 @@ class Coordinator:
             return 0.2
         if sum(len(actor.in_hand) for actor in self._actors.values()) >= MAX_IN_HAND:
             return 0.05
+        asked_at = self._clock.monotonic()
         messages = await self._completions.receive(self.settings.batch_size, visibility_s=self.settings.visibility_s)
         if not messages:
-            self._sweep.completions_were_empty()
+            self._sweep.completions_were_empty(asked_at)
             await self._arrival()
             return 0
         for message in messages:
@@ -211,28 +212,36 @@ class Coordinator:
             completion = decode_completion(message.body)
         except NewerVersionError as exc:
             self._warn_once("newer", f"{exc} Left alone for {NEWER_DELAY_S:.0f} s at a time.")
-            await self._completions.abandon(message, delay_s=NEWER_DELAY_S)
+            await self._give_back(message, NEWER_DELAY_S)
             return
         except CorruptRecordError as exc:
-            LOG.error(
-                "An unreadable completion was set aside: %s",
-                exc,
-                extra={"event": "completion_dead_lettered", "queue": self._completions.name},
-            )
-            await self._completions.dead_letter(message, reason=str(exc))
-            self.stats.dead_lettered += 1
+            await self._set_aside(message, exc)
             return
         if completion.store != self._store.name:
-            self._warn_once(completion.store, f"A completion of {completion.store} came to {self._store.name}'s queue.")
-            await self._completions.abandon(message, delay_s=FOREIGN_DELAY_S)
+            self._warn_once("foreign", f"A completion of {completion.store} came to {self._store.name}'s queue.")
+            await self._give_back(message, FOREIGN_DELAY_S)
             return
         self.stats.completions += len(completion.reports)
         actor = self._actor(completion.workflow_id)
         if actor.is_parked:
-            await self._completions.abandon(message, delay_s=PARKED_S)
+            await self._give_back(message, PARKED_S)
             return
         now = self._clock.monotonic()
         actor.deliver(Delivery(message, completion, now, now))
+
+    async def _give_back(self, message: Message, delay_s: float) -> None:
+        with contextlib.suppress(OperationalError):  # it becomes visible by itself, only sooner; others must not wait
+            await self._completions.abandon(message, delay_s=delay_s)
+
+    async def _set_aside(self, message: Message, error: CorruptRecordError) -> None:
+        LOG.error(
+            "An unreadable completion was set aside: %s",
+            error,
+            extra={"event": "completion_dead_lettered", "queue": self._completions.name},
+        )
+        with contextlib.suppress(OperationalError):  # it comes again, and is set aside then
+            await self._completions.dead_letter(message, reason=str(error))
+            self.stats.dead_lettered += 1
 
     def _warn_once(self, key: str, text: str) -> None:
         if key not in self._warned:
@@ -273,9 +282,15 @@ class Coordinator:
             if self._actors.get(workflow_id) is actor:
                 del self._actors[workflow_id]
             self._wake(self._windows.forget(workflow_id))
-            for delivery in actor.in_hand:  # came in while it was leaving
-                if not self._stop.is_set() and self.is_leading:
-                    self._actor(workflow_id).deliver(delivery)
+            if not self._stop.is_set() and self.is_leading:
+                self._pass_on(workflow_id, actor)
+
+    def _pass_on(self, workflow_id: str, actor: WorkflowActor) -> None:
+        """Give what came in while an actor was leaving to the next one."""
+        for delivery in actor.in_hand:
+            self._actor(workflow_id).deliver(delivery)
+        if actor.is_wanted:
+            self._actor(workflow_id).wake(check_header=True)
 
     def _wake(self, workflow_ids: Sequence[str]) -> None:
         for workflow_id in workflow_ids:

@@ -8,7 +8,7 @@ worker claims the task. Then a *new attempt* follows, so that duplicate detectio
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -94,9 +94,17 @@ class UnclaimedTasks:
 
 
 def lost_tasks(
-    workflow_id: str, run: WorkflowRun, emptied: Mapping[str, datetime], claims: frozenset[str]
+    workflow_id: str,
+    run: WorkflowRun,
+    emptied: Mapping[str, datetime],
+    claims: frozenset[str],
+    *,
+    unsent: Set[str] = frozenset(),
 ) -> list[TaskFailed]:
-    """Tasks dispatched before their queue (``{queue: first seen empty}``) was empty, that no worker claims."""
+    """Tasks dispatched before their queue (``{queue: first seen empty}``) was empty, that no worker claims.
+
+    ``unsent`` are the rows whose message is still to be sent.
+    """
     return [
         _lost(run, task, "its message vanished from the queue")
         for task in _held(run)
@@ -104,6 +112,7 @@ def lost_tasks(
         and task.ready_at is not None
         and task.ready_at < emptied[run.graph.queues[task.number]]
         and key_of(workflow_id, task) not in claims
+        and task_row(task.number) not in unsent
     ]
 
 

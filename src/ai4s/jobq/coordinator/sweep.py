@@ -6,9 +6,10 @@ hint, a poke, a new leader's inheritance, a lost message.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime
 
 from ai4s.jobq.coordinator.cycle import WorkflowCycle
 from ai4s.jobq.coordinator.reconcile import (
@@ -23,13 +24,14 @@ from ai4s.jobq.coordinator.settings import CoordinatorSettings
 from ai4s.jobq.coordinator.windows import QueueWindows
 from ai4s.jobq.engine.events import Event
 from ai4s.jobq.engine.run import WorkflowRun
+from ai4s.jobq.errors import CorruptRecordError, OperationalError
 from ai4s.jobq.ports.clock import Clock
 from ai4s.jobq.store.records import IndexRecord
 from ai4s.jobq.store.workers import WorkerRegistry
 from ai4s.jobq.store.workflows import WorkflowStore
 
 ROUNDS = 30  # sweeps within which every active header is read at least once
-ORPHAN_AGE = timedelta(minutes=10)  # an index row without a workflow is a submit that died, not one that is slow
+ORPHAN_S = 600.0  # an index row whose promise is not kept for so long is of a client that died, not of a slow one
 
 
 @dataclass(slots=True)
@@ -57,28 +59,34 @@ class Sweep:
         self._private = private
         self._registry = WorkerRegistry(store.services, store.names)
         self._workers = LiveWorkers()
-        self._empty = EmptyQueues()
-        self._unclaimed = UnclaimedTasks()
         self._known: dict[str, tuple[str, str, int]] = {}
+        self._promised: dict[str, tuple[str, float]] = {}
         self._round = 0
-        self._completions_empty_at = float("-inf")
+        self.start_over()
 
     def start_over(self) -> None:
         """Forget what was known, as a new leader must: the next sweep looks at every active workflow."""
         self._known.clear()
+        self._empty = EmptyQueues()
+        self._unclaimed = UnclaimedTasks()
+        self._completions_empty_at = float("-inf")
 
-    def completions_were_empty(self) -> None:
-        """The completion queue was just received from, and had nothing."""
-        self._completions_empty_at = self._clock.monotonic()
+    def completions_were_empty(self, asked_at: float) -> None:
+        """The completion queue had nothing when it was received from at ``asked_at`` (monotonic)."""
+        self._completions_empty_at = asked_at
 
     async def once(self, cycles: Mapping[str, WorkflowCycle]) -> Finds:
-        """One sweep."""
+        """One sweep. When it raises, what it had found is found again by the next one."""
         finds = Finds()
-        if not self._private:
-            await self._look_at_index(finds)
-            await self._look_at_workers()
-        runs = {workflow_id: cycle.loaded.run for workflow_id, cycle in cycles.items() if cycle.loaded is not None}
-        await self._look_for_lost(runs, finds)
+        try:
+            if not self._private:
+                await self._look_at_index(finds)
+                await self._look_at_workers()
+            loaded = {workflow_id: cycle for workflow_id, cycle in cycles.items() if cycle.loaded is not None}
+            await self._look_for_lost(loaded, finds)
+        except Exception:
+            self._known.clear()
+            raise
         return finds
 
     # -- the index
@@ -86,10 +94,9 @@ class Sweep:
     async def _look_at_index(self, finds: Finds) -> None:
         self._round += 1
         known: dict[str, tuple[str, str, int]] = {}
+        promised: dict[str, tuple[str, float]] = {}
         number = 0
-        async for record in self._store.index.active():
-            if record.private:
-                continue  # it belongs to the process that runs it
+        async for record in self._store.index.active(damaged=finds.look_at.append):
             number += 1
             mark = (record.run, record.poke, record.life)
             if (
@@ -97,23 +104,38 @@ class Sweep:
                 or number % ROUNDS == self._round % ROUNDS
                 or self._is_due(record)
             ):
-                if await self._is_orphan(record):
+                promised[record.workflow_id] = self._first_seen(record)
+                if await self._is_orphan(record, *promised[record.workflow_id]):
                     continue
-                finds.look_at.append(record.workflow_id)
+                if not record.private:  # else it belongs to the process that runs it
+                    finds.look_at.append(record.workflow_id)
+            elif record.workflow_id in self._promised:
+                promised[record.workflow_id] = self._first_seen(record)
             known[record.workflow_id] = mark
-        self._known = known
+        self._known, self._promised = known, promised
 
     def _is_due(self, record: IndexRecord) -> bool:
         return record.next_wake is not None and record.next_wake <= self._clock.now()
 
-    async def _is_orphan(self, record: IndexRecord) -> bool:
-        """Whether the row belongs to a submit that died before its workflow existed; then it is removed."""
-        if self._clock.now() - record.updated_at < ORPHAN_AGE or record.rev > 0:
+    def _first_seen(self, record: IndexRecord) -> tuple[str, float]:
+        """The version of the row, and since when (monotonic) it has been there."""
+        version = str(record.etag)
+        before = self._promised.get(record.workflow_id)
+        return before if before is not None and before[0] == version else (version, self._clock.monotonic())
+
+    async def _is_orphan(self, record: IndexRecord, version: str, since: float) -> bool:
+        """Whether a submit or a retry died between this row and the header it promised; then the row is removed."""
+        if self._clock.monotonic() - since < ORPHAN_S:
             return False
-        if await self._store.header(record.workflow_id) is not None:
-            return False
-        await self._store.index.forget_active(record)
-        return True
+        with contextlib.suppress(CorruptRecordError):  # its own cycle deals with that
+            header = await self._store.header(record.workflow_id)
+            is_kept = header is not None and (
+                header.ended_at is None or (header.run, header.life) == (record.run, record.life)
+            )
+            if not is_kept:
+                await self._store.index.forget_active(record)
+                return True
+        return False
 
     # -- workers and queues
 
@@ -122,25 +144,37 @@ class Sweep:
         self._workers.look(workers, self._clock.monotonic())
         self._windows.set_slots(self._workers.slots())
 
-    async def _look_for_lost(self, runs: Mapping[str, WorkflowRun], finds: Finds) -> None:
-        now = self._clock.monotonic()
+    async def _look_for_lost(self, cycles: Mapping[str, WorkflowCycle], finds: Finds) -> None:
         claims = self._workers.claims()
-        queues = {queue for run in runs.values() for queue in _queues_in_use(run)}
-        counts = {queue: await self._store.services.queue(queue).approximate_count() for queue in sorted(queues)}
         if not self._private:
-            emptied = self._empty.proven(
-                counts,
-                apart_s=self._settings.task_visibility_s,
-                completions_empty_at=self._completions_empty_at,
-            )
-            self._empty.look(counts, now, self._clock.now())
-            for workflow_id, run in runs.items():
-                finds.add(workflow_id, lost_tasks(workflow_id, run, emptied, claims))
+            emptied = await self._look_at_queues(_runs(cycles).values())
+            for workflow_id, run in _runs(cycles).items():
+                unsent = {entry.row for entry in cycles[workflow_id].outbox.unsent}
+                finds.add(workflow_id, lost_tasks(workflow_id, run, emptied, claims, unsent=unsent))
+        now, runs = self._clock.monotonic(), _runs(cycles)
         halted = [key for workflow_id, run in runs.items() for key in unclaimed(workflow_id, run, claims)]
         self._unclaimed.look(halted, now)
         after_s = 2 * self._settings.task_visibility_s
         for workflow_id, run in runs.items():
             finds.add(workflow_id, abandoned_tasks(workflow_id, run, self._unclaimed, after_s=after_s, now=now))
+
+    async def _look_at_queues(self, runs: Iterable[WorkflowRun]) -> dict[str, datetime]:
+        """The queues that are proven to have been empty, with the time since when."""
+        now, wall = self._clock.monotonic(), self._clock.now()
+        counts: dict[str, int] = {}
+        for queue in sorted({queue for run in runs for queue in _queues_in_use(run)}):
+            with contextlib.suppress(OperationalError):  # of this queue nothing is known, then; others are looked at
+                counts[queue] = await self._store.services.queue(queue).approximate_count()
+        # A report that a dead coordinator had in hand comes back within its visibility timeout.
+        apart_s = max(self._settings.task_visibility_s, self._settings.visibility_s)
+        emptied = self._empty.proven(counts, apart_s=apart_s, completions_empty_at=self._completions_empty_at)
+        self._empty.look(counts, now, wall)
+        return emptied
+
+
+def _runs(cycles: Mapping[str, WorkflowCycle]) -> dict[str, WorkflowRun]:
+    """The runs that are loaded at this moment."""
+    return {workflow_id: cycle.loaded.run for workflow_id, cycle in cycles.items() if cycle.loaded is not None}
 
 
 def _queues_in_use(run: WorkflowRun) -> set[str]:

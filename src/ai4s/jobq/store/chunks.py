@@ -11,10 +11,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ai4s.jobq.definition.model import Task, WorkflowDefinition, canonical_json
-from ai4s.jobq.errors import CorruptRecordError, UsageError
+from ai4s.jobq.errors import CorruptRecordError, NewerVersionError, UsageError
 from ai4s.jobq.ports.table import Entity, Insert
 from ai4s.jobq.store.layout import chunk_row
+from ai4s.jobq.store.records import DAMAGE
 
+VERSION = 1
 CHUNK_BYTES = 256 * 1024  # of JSON before compression; a single task may be as large
 PROPERTY_BYTES = 60 * 1024  # Azure Tables: at most 64 KiB per property
 MAX_COMPRESSED_BYTES = 16 * 1024 * 1024
@@ -37,21 +39,28 @@ def definition_chunks(definition: WorkflowDefinition, run: str) -> list[Insert]:
             f"p{piece}": data[start : start + PROPERTY_BYTES]
             for piece, start in enumerate(range(0, len(data), PROPERTY_BYTES))
         }
-        rows.append(Insert(chunk_row(run, number), {"v": 1, **pieces}))
+        rows.append(Insert(chunk_row(run, number), {"v": VERSION, **pieces}))
     return rows
 
 
 def read_definition(entities: Sequence[Entity], *, chunks: int) -> WorkflowDefinition:
-    """The definition that these chunk rows hold, in row order. Raises ``CorruptRecordError``."""
+    """The definition that these chunk rows hold, in row order. Raises ``CorruptRecordError``, ``NewerVersionError``."""
     if len(entities) != chunks:
         raise CorruptRecordError(f"the definition has {len(entities)} of its {chunks} chunks")
     head: dict[str, Any] = {}
     tasks: list[Task] = []
     for entity in entities:
-        record = _inflate(entity)
-        head.update(record.get("head", {}))
-        tasks.extend(Task.from_json(task) for task in record["tasks"])
-    return WorkflowDefinition.from_json({**head, "tasks": []}).with_tasks(tasks)
+        _check_version(entity)
+        try:
+            record = _inflate(entity)
+            head.update(record.get("head", {}))
+            tasks.extend(Task.from_json(task) for task in record["tasks"])
+        except (*DAMAGE, zlib.error) as exc:
+            raise CorruptRecordError(f"{_place(entity)} is damaged: {type(exc).__name__}: {exc}") from exc
+    try:
+        return WorkflowDefinition.from_json({**head, "tasks": []}).with_tasks(tasks)
+    except DAMAGE as exc:
+        raise CorruptRecordError(f"{_place(entities[0])} has no workflow: {type(exc).__name__}: {exc}") from exc
 
 
 def _bodies(definition: WorkflowDefinition) -> Iterator[str]:
@@ -70,17 +79,15 @@ def _bodies(definition: WorkflowDefinition) -> Iterator[str]:
 
 
 def _inflate(entity: Entity) -> dict[str, Any]:
-    try:
-        data = b"".join(_piece(entity, piece) for piece in range(sum(name.startswith("p") for name in entity.values)))
-        inflater = zlib.decompressobj()
-        text = inflater.decompress(data, MAX_INFLATED_BYTES)
-        if not inflater.eof:
-            raise ValueError("cut")
-        record = json.loads(text)
-        record["tasks"]
-    except (KeyError, TypeError, ValueError, zlib.error) as exc:
-        raise CorruptRecordError(f"definition chunk {entity.row!r} of {entity.partition!r} is damaged: {exc}") from exc
-    return dict(record)
+    data = b"".join(_piece(entity, piece) for piece in range(sum(name.startswith("p") for name in entity.values)))
+    inflater = zlib.decompressobj()
+    text = inflater.decompress(data, MAX_INFLATED_BYTES)
+    if not inflater.eof:
+        raise ValueError("it is cut")
+    record = json.loads(text)
+    if not isinstance(record, dict):
+        raise TypeError("it is no JSON object")
+    return record
 
 
 def _piece(entity: Entity, piece: int) -> bytes:
@@ -88,3 +95,17 @@ def _piece(entity: Entity, piece: int) -> bytes:
     if not isinstance(value, bytes):
         raise TypeError("a piece is not binary")
     return value
+
+
+def _check_version(entity: Entity) -> None:
+    version = entity.values.get("v")
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise CorruptRecordError(f"{_place(entity)} has no readable version")
+    if version > VERSION:
+        raise NewerVersionError(
+            f"{_place(entity)} has version {version}, this release reads up to {VERSION}: upgrade it"
+        )
+
+
+def _place(entity: Entity) -> str:
+    return f"definition chunk {entity.row!r} of {entity.partition!r}"

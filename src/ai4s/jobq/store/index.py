@@ -8,14 +8,17 @@ revision, so that a slow writer cannot set the clock back.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+import logging
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 
-from ai4s.jobq.errors import EntityExistsError, StaleWriteError
+from ai4s.jobq.errors import CorruptRecordError, EntityExistsError, NewerVersionError, StaleWriteError
 from ai4s.jobq.ids import new_nonce
 from ai4s.jobq.ports.table import Delete, Entity, Insert, Merge, Replace, Table
 from ai4s.jobq.store.layout import ACTIVE, ENDED, ended_row
 from ai4s.jobq.store.records import MAX_ERROR_BYTES, IndexRecord, read_index, shortened
+
+LOG = logging.getLogger(__name__)
 
 
 class WorkflowIndex:
@@ -43,19 +46,21 @@ class WorkflowIndex:
             await self.table.transact(ACTIVE, [Replace(workflow_id, values, entity.etag)])
 
     async def refresh(self, record: IndexRecord) -> None:
-        """Bring the active row up to date, unless it is newer already. Keeps its ``poke``."""
+        """Bring the active row up to date, unless it is newer already. Keeps its ``poke``; mends a damaged row."""
         entity = await self.table.get(ACTIVE, record.workflow_id)
         try:
             if entity is None:
                 await self.table.transact(ACTIVE, [Insert(record.workflow_id, record.values())])
                 return
-            stored = read_index(entity)
-            if stored.run == record.run and stored.rev > record.rev:
+            stored = _readable(entity)
+            if stored is not None and stored.run == record.run and stored.rev > record.rev:
                 return
-            values = replace(record, poke=stored.poke).values()
+            values = replace(record, poke="" if stored is None else stored.poke).values()
             await self.table.transact(ACTIVE, [Replace(record.workflow_id, values, entity.etag)])
         except (EntityExistsError, StaleWriteError):
             return  # a client poked or another coordinator wrote: the next change or sweep brings it up to date
+        except NewerVersionError:
+            return  # a newer release keeps this row
 
     async def park(self, workflow_id: str, reason: str) -> None:
         """Note on the active row why a workflow is set aside; the next refresh clears it."""
@@ -70,12 +75,20 @@ class WorkflowIndex:
         row = ended_row(record.ended_at, record.workflow_id)
         await self.table.transact(ENDED, [Merge(row, record.values())])
         entity = await self.table.get(ACTIVE, record.workflow_id)
-        if entity is not None and not _is_newer(read_index(entity), record):
-            with contextlib.suppress(StaleWriteError):  # a retry has made it active again
+        # Stale: a retry has made it active again. Newer: a later release keeps this row.
+        with contextlib.suppress(StaleWriteError, NewerVersionError):
+            if entity is not None and not _is_newer(_readable(entity), record):
+                await self.table.transact(ACTIVE, [Delete(record.workflow_id, entity.etag)])
+
+    async def withdraw(self, record: IndexRecord) -> None:
+        """Take back what ``announce`` wrote for a submission that came too late. Safe to repeat."""
+        entity = await self.table.get(ACTIVE, record.workflow_id)
+        if entity is not None and entity.values.get("run") == record.run:
+            with contextlib.suppress(StaleWriteError):  # the winner's row has taken its place
                 await self.table.transact(ACTIVE, [Delete(record.workflow_id, entity.etag)])
 
     async def forget_active(self, record: IndexRecord) -> None:
-        """Remove an active row whose workflow does not exist, unless it changed since it was read."""
+        """Remove an active row that promises what never came to be, unless it changed since it was read."""
         with contextlib.suppress(StaleWriteError):
             await self.table.transact(ACTIVE, [Delete(record.workflow_id, record.etag)])
 
@@ -84,15 +97,25 @@ class WorkflowIndex:
         with contextlib.suppress(StaleWriteError):
             await self.table.transact(ENDED, [Delete(row)])
 
-    async def active(self) -> AsyncIterator[IndexRecord]:
-        """All unfinished workflows, by id."""
+    async def active(self, *, damaged: Callable[[str], None] | None = None) -> AsyncIterator[IndexRecord]:
+        """All unfinished workflows, by id. Rows that cannot be read are left out; ``damaged`` is told their ids."""
         async for entity in self._scan(ACTIVE):
-            yield read_index(entity)
+            try:
+                yield read_index(entity)
+            except NewerVersionError as exc:
+                LOG.debug("Left alone: %s", exc)
+            except CorruptRecordError as exc:
+                LOG.warning("%s; the header is the truth", exc, extra={"event": "index_row_damaged"})
+                if damaged is not None:
+                    damaged(entity.row)
 
     async def ended(self) -> AsyncIterator[IndexRecord]:
-        """All ended workflows, newest first."""
+        """All ended workflows, newest first. Rows that cannot be read are left out."""
         async for entity in self._scan(ENDED):
-            yield read_index(entity)
+            try:
+                yield read_index(entity)
+            except CorruptRecordError as exc:
+                LOG.debug("Left out: %s", exc)
 
     async def _scan(self, partition: str) -> AsyncIterator[Entity]:
         continuation: str | None = None
@@ -105,6 +128,16 @@ class WorkflowIndex:
                 return
 
 
-def _is_newer(stored: IndexRecord, record: IndexRecord) -> bool:
+def _readable(entity: Entity) -> IndexRecord | None:
+    """The row's record, or None when it is damaged. Raises ``NewerVersionError``: it is not ours to touch."""
+    try:
+        return read_index(entity)
+    except NewerVersionError:
+        raise
+    except CorruptRecordError:
+        return None
+
+
+def _is_newer(stored: IndexRecord | None, record: IndexRecord) -> bool:
     """Whether the active row speaks of a later life (or another submission) than the record that ended."""
-    return stored.run != record.run or stored.life > record.life
+    return stored is not None and (stored.run != record.run or stored.life > record.life)

@@ -75,13 +75,22 @@ class CoordinatorLease:
 
     async def _write(self, operation: Operation, asked_at: float) -> bool:
         try:
-            etags = await self.table.transact(LEASE, [operation])
+            etag = (await self.table.transact(LEASE, [operation]))[0]
         except StaleWriteError:
-            return False
-        self._etag, self._seen_at, self._renewed_at = etags[0], asked_at, asked_at
+            written = await self._written_by_us()
+            if written is None:
+                return False
+            etag = written
+        self._etag, self._seen_at, self._renewed_at = etag, asked_at, asked_at
         if self.holder is None or self.holder.owner != self.owner:
             self.holder = Holder(owner=self.owner, host=self.host, since=self.clock.now())
         return True
+
+    async def _written_by_us(self) -> ETag | None:
+        """The version of the row if it names us: then our write happened, and the first answer was lost on the way."""
+        entity = await self.table.get(LEASE, ROW)
+        holder = None if entity is None else _read_holder(entity.values)
+        return entity.etag if entity is not None and holder is not None and holder.owner == self.owner else None
 
     def _values(self) -> dict[str, str | int | float | bool | bytes]:
         held = self.holder is not None and self.holder.owner == self.owner

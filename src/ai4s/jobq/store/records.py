@@ -29,6 +29,9 @@ MAX_ERROR_BYTES = 4096
 MAX_ATTEMPT_RECORD_BYTES = 1024
 KEPT_ATTEMPTS = 20
 
+DAMAGE = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
+"""What reading a damaged record raises before it is translated into ``CorruptRecordError``."""
+
 TASK_STATE_COLUMNS = ("v", "state", "life", "attempt", "facts")
 """The properties of a task row that decisions need; outputs, errors and history stay in the table."""
 
@@ -135,7 +138,7 @@ def read_header(entity: Entity) -> Header:
             stale_ended_row=facts.get("stale_ended_row", ""),
             outbox=tuple(OutboxEntry(str(row), int(attempt), str(owner)) for row, attempt, owner in facts["outbox"]),
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as exc:
+    except DAMAGE as exc:
         raise _damaged(entity, exc) from exc
 
 
@@ -246,7 +249,7 @@ def read_task_run(entity: Entity, *, life: int) -> TaskRun:
         if _int(values["life"]) < life and task.stored is not TaskState.COMPLETED:
             task.forget()
         return task
-    except (KeyError, TypeError, ValueError, AttributeError) as exc:
+    except DAMAGE as exc:
         raise _damaged(entity, exc) from exc
 
 
@@ -254,14 +257,22 @@ def read_task(entity: Entity, *, life: int) -> TaskRecord:
     """A whole task row. Raises ``CorruptRecordError``, ``NewerVersionError``."""
     values = entity.values
     run = read_task_run(entity, life=life)
-    history = [json.loads(str(values[f"a{slot:02d}"])) for slot in range(KEPT_ATTEMPTS) if f"a{slot:02d}" in values]
     return TaskRecord(
         run=run,
         life=_int(values["life"]),
         error=str(values.get("error", "")) if run.cause is not None else "",
         output=read_output(entity) if run.has_output else None,
-        history=tuple(sorted(history, key=lambda attempt: attempt["attempt"])),
+        history=_history(entity),
     )
+
+
+def _history(entity: Entity) -> tuple[Mapping[str, Any], ...]:
+    slots = [entity.values[slot] for number in range(KEPT_ATTEMPTS) if (slot := f"a{number:02d}") in entity.values]
+    try:
+        history = [json.loads(str(text)) for text in slots]
+        return tuple(sorted(history, key=lambda attempt: int(attempt["attempt"])))
+    except DAMAGE as exc:
+        raise _damaged(entity, exc) from exc
 
 
 def read_output(entity: Entity) -> str | BlobRef | None:
@@ -272,7 +283,7 @@ def read_output(entity: Entity) -> str | BlobRef | None:
             return BlobRef(blob=name, size_bytes=size_bytes, md5=md5)
         text = entity.values.get("output", b"")
         return text.decode() if isinstance(text, bytes) and text else None
-    except (TypeError, ValueError) as exc:
+    except DAMAGE as exc:
         raise _damaged(entity, exc) from exc
 
 
@@ -365,7 +376,7 @@ def read_index(entity: Entity) -> IndexRecord:
             parked=str(values["parked"]),
             etag=entity.etag,
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as exc:
+    except DAMAGE as exc:
         raise _damaged(entity, exc) from exc
 
 

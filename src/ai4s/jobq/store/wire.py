@@ -13,6 +13,7 @@ import base64
 import binascii
 import hashlib
 import json
+import math
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,13 +21,17 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from ai4s.jobq.engine.events import Cause as Cause
-from ai4s.jobq.errors import CorruptRecordError, NewerVersionError
+from ai4s.jobq.errors import CorruptRecordError, NewerVersionError, UsageError
+from ai4s.jobq.ids import check_workflow_id
 
 VERSION = 1
 DEFLATE_ABOVE_BYTES = 16 * 1024
 MAX_INFLATED_BYTES = 4 * 1024 * 1024  # far above any legal message; bounds a hostile one
 MAX_KWARGS_BYTES = 24 * 1024  # larger kwargs stay in the definition chunk and are read from there
 MAX_REPORT_BYTES = 48 * 1024  # completions sharing one message; leaves room for base64 below 64 KiB
+MAX_OUTPUT_BYTES = 60 * 1024  # of an inline output in a report: a property holds 64 KiB, workers send up to 32 KiB
+MAX_NAME = 512  # characters of an execution's, a worker's or a blob's name in a report
+MAX_DURATION_S = 1e9  # 30 years
 
 
 class Kind(StrEnum):
@@ -249,7 +254,7 @@ def _inflate(packed: str) -> str:
 
 def _check_version(record: Mapping[str, Any]) -> None:
     version = record["v"]
-    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+    if not isinstance(version, int) or isinstance(version, bool) or not 1 <= version < 2**53:
         raise CorruptRecordError("the message has no readable version")
     if version > VERSION:
         raise NewerVersionError(f"the message has version {version}, this release reads up to {VERSION}: upgrade it")
@@ -261,8 +266,8 @@ T = TypeVar("T")
 def _read(reader: Callable[[Mapping[str, Any]], T], record: Mapping[str, Any], what: str) -> T:
     try:
         return reader(record)
-    except (KeyError, TypeError, ValueError, AttributeError) as exc:
-        raise CorruptRecordError(f"the {what} is damaged: {type(exc).__name__}: {exc}") from exc
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError, UsageError) as exc:
+        raise CorruptRecordError(f"the {what} is damaged: {type(exc).__name__}: {str(exc)[:200]}") from exc
 
 
 def _task_message(record: Mapping[str, Any]) -> TaskMessage:
@@ -271,7 +276,7 @@ def _task_message(record: Mapping[str, Any]) -> TaskMessage:
         raise TypeError("kwargs is no object")
     return TaskMessage(
         store=_text(record, "store"),
-        workflow_id=_text(record, "workflow"),
+        workflow_id=check_workflow_id(_text(record, "workflow")),
         run=_text(record, "run"),
         life=_count(record, "life"),
         row=_text(record, "row"),
@@ -287,7 +292,7 @@ def _task_message(record: Mapping[str, Any]) -> TaskMessage:
 def _completion_message(record: Mapping[str, Any]) -> CompletionMessage:
     return CompletionMessage(
         store=_text(record, "store"),
-        workflow_id=_text(record, "workflow"),
+        workflow_id=check_workflow_id(_text(record, "workflow")),
         run=_text(record, "run"),
         reports=tuple(_report(report) for report in record["reports"]),
     )
@@ -329,25 +334,48 @@ def _report_record(report: Report) -> dict[str, Any]:
 
 
 def _report(record: Mapping[str, Any]) -> Report:
-    output: str | BlobRef | None = _optional_text(record, "output")
-    if record.get("blob") is not None:
-        blob, size_bytes, md5 = record["blob"]
-        output = BlobRef(blob=str(blob), size_bytes=int(size_bytes), md5=str(md5))
-    exit_code, duration_s = record.get("exit_code"), record.get("duration_s")
+    """A report that can be stored: whatever it claims fits a row, so that one bad report cannot block its workflow."""
+    exit_code = record.get("exit_code")
     return Report(
         row=_text(record, "row"),
         life=_count(record, "life"),
         attempt=_count(record, "attempt"),
-        execution=_text(record, "execution"),
+        execution=_name(_text(record, "execution")),
         outcome=Outcome(record["outcome"]),
         cause=Cause(record["cause"]) if record.get("cause") is not None else None,
         exit_code=None if exit_code is None else int(exit_code),
         error=_optional_text(record, "error"),
-        output=output,
-        worker=_optional_text(record, "worker") or "",
+        output=_output(record),
+        worker=_name(_optional_text(record, "worker") or ""),
         at=_optional_text(record, "at") or "",
-        duration_s=None if duration_s is None else float(duration_s),
+        duration_s=_duration(record.get("duration_s")),
     )
+
+
+def _output(record: Mapping[str, Any]) -> str | BlobRef | None:
+    if record.get("blob") is not None:
+        blob, size_bytes, md5 = record["blob"]
+        return BlobRef(blob=_name(str(blob)), size_bytes=int(size_bytes), md5=_name(str(md5)))
+    output = _optional_text(record, "output")
+    if output is not None and len(output.encode()) > MAX_OUTPUT_BYTES:
+        raise ValueError("the output is larger than a row holds")
+    return output
+
+
+def _duration(value: Any) -> float | None:
+    if value is None:
+        return None
+    duration_s = float(value)
+    if not math.isfinite(duration_s) or not 0 <= duration_s <= MAX_DURATION_S:
+        raise ValueError("duration_s is no duration")
+    return duration_s
+
+
+def _name(text: str) -> str:
+    if len(text) > MAX_NAME:
+        raise ValueError(f"a name of {len(text)} characters")
+    text.encode()  # half of a surrogate pair cannot be stored
+    return text
 
 
 def _text(record: Mapping[str, Any], name: str) -> str:

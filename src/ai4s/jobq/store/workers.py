@@ -20,7 +20,9 @@ from ai4s.jobq.store.records import iso
 
 HEARTBEAT_S = 20.0
 LIVE_S = 60.0
-KEPT_EXECUTIONS = 500  # in one row; a worker with more slots than this shows only these
+KEPT_EXECUTIONS = (
+    400  # in one row, whose 64 KiB as UTF-16 hold 430 of the longest; a worker with more slots shows these
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

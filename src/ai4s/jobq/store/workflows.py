@@ -7,6 +7,7 @@ If-Match. That ETag is the only lock there is. The index is kept by ``index``; n
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
@@ -124,9 +125,10 @@ class WorkflowStore:
         if workflow_id is not None:
             return await self._submit(definition, check_workflow_id(workflow_id), now, private)
         while True:
-            submission = await self._submit(definition, new_workflow_id(), now, private)
-            if submission.created:
-                return submission
+            with contextlib.suppress(WorkflowExistsError):  # of another definition: draw again
+                submission = await self._submit(definition, new_workflow_id(), now, private)
+                if submission.created:
+                    return submission
 
     async def _submit(
         self, definition: WorkflowDefinition, workflow_id: str, now: datetime, private: str
@@ -138,17 +140,28 @@ class WorkflowStore:
         chunks = definition_chunks(definition, run)
         header = _new_header(definition, workflow_id, chunks=len(chunks), run=run, now=now, private=private)
         await self.index.announce(index_record(header))
-        try:
-            for part in _submit_parts(chunks, Insert(HEADER, header.values())):
+        *before, last = _submit_parts(chunks, Insert(HEADER, header.values()))
+        for part in before:
+            with contextlib.suppress(EntityExistsError):  # they carry our run: they are ours, the first answer was lost
                 await self.table.transact(workflow_id, part)
+        try:
+            await self.table.transact(workflow_id, last)
         except EntityExistsError:
             existing = await self.read_header(workflow_id)
             if existing is None:
                 raise
             if existing.header.run != run:
+                await self._give_way(header, existing.header)
                 return self._same(existing.header, definition)
         await self.hint(header)
         return Submission(workflow_id, run, created=True)
+
+    async def _give_way(self, ours: Header, winner: Header) -> None:
+        """Another submission of this id was quicker: let the index speak of that one."""
+        if winner.ended_at is None:
+            await self.index.refresh(index_record(winner))
+        else:
+            await self.index.withdraw(index_record(ours))
 
     def _same(self, header: Header, definition: WorkflowDefinition) -> Submission:
         if header.digest != definition.digest():
