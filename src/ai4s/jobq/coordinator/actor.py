@@ -234,6 +234,8 @@ class WorkflowActor:
         )
         deliveries, self._inbox, self._events = self._inbox, [], []
         self.cycle.outbox.distrust()  # what it was refused may be among the events just dropped
+        self.cycle.leave_windows()
+        self._hand_over_turns()
         self._parked, self._due = True, True
         self._held_until = self._clock.monotonic() + PARKED_S
         for delivery in deliveries:

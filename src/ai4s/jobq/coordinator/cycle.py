@@ -136,25 +136,28 @@ class WorkflowCycle:
     # -- decide
 
     async def _decide(self, events: Sequence[Event]) -> Decision:
+        """First what happened, then what to dispatch into the room there is after it: a freed slot is filled at once."""
         assert self.loaded is not None
         run = self.loaded.run
+        decision = decide(run, events, now=self._now(), room=Room(queues={}, dispatches=0))
+        while decision.resolves:
+            answers = await self._resolve(decision)
+            decision = decide(run, answers, now=self._now(), room=Room(queues={}, dispatches=0), onto=decision)
+        self.turns_due += self._windows.settle(self.workflow_id, ready=run.ready_counts(), wanted=())
         windows = self._windows.room(self.workflow_id, run.graph.queue_names)
         outbox = self.outbox.room(run, self._clock.monotonic())
         room = Room(
             queues={queue: min(windows[queue], outbox[queue]) for queue in windows},
             dispatches=max(MAX_OUTBOX - len(self.outbox.unsent), 0),
         )
-        decision = decide(run, events, now=self._now(), room=room)
-        while decision.resolves:
-            answers = await self._resolve(decision)
-            decision = decide(run, answers, now=self._now(), room=room, onto=decision)
-        self._settle_windows(run, windows, outbox, room)
+        decide(run, (), now=self._now(), room=room, onto=decision)
+        self._note_what_limits(run, windows, outbox, room)
         return decision
 
-    def _settle_windows(
+    def _note_what_limits(
         self, run: WorkflowRun, windows: Mapping[str, int], outbox: Mapping[str, int], room: Room
     ) -> None:
-        """Note what limited the dispatches: a queue's window makes us wait in line, the outbox only until it is sent."""
+        """A queue's window makes us wait in line; the outbox only until it is sent."""
         used = {queue: min(windows[queue], outbox[queue]) - room.queues[queue] for queue in windows}
         eligible = run.eligible_counts()
         wanted = [queue for queue in eligible if windows[queue] - used[queue] <= 0]
@@ -163,6 +166,10 @@ class WorkflowCycle:
             for queue in eligible
         )
         self.turns_due += self._windows.settle(self.workflow_id, ready=run.ready_counts(), wanted=wanted)
+
+    def leave_windows(self) -> None:
+        """Take no room on any queue any more: others must not wait for a run that is set aside."""
+        self.turns_due += self._windows.forget(self.workflow_id)
 
     async def _resolve(self, decision: Decision) -> list[OutputsResolved]:
         """Read what conditions ask for: outputs of this very decision, of rows, and of blobs."""
