@@ -44,9 +44,7 @@ class MemoryQueue:
         for outgoing in messages:
             self.sent.append(outgoing)
             key = f"{outgoing.message_id}#{len(self.sent)}"
-            message = Message(
-                message_id=key, body=outgoing.body, receipt="", delivery_count=0, sent_at_s=time.time()
-            )
+            message = Message(message_id=key, body=outgoing.body, receipt="", delivery_count=0, sent_at_s=time.time())
             self._stored[key] = _Stored(message)
         self._arrived.set()
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +17,7 @@ from ai4s.jobq.engine.states import Stop
 from ai4s.jobq.errors import AccessDeniedError, MessageLostError, StorageUnavailableError
 from ai4s.jobq.ports.queue import Message, OutgoingMessage
 from ai4s.jobq.store.wire import Cause, Outcome, decode_queue_message, encode_task
+from ai4s.jobq.store.workers import WorkerRecord, WorkerRegistry
 from ai4s.jobq.worker.scratch import PREFIX
 from tests.worker.stage import Stage
 from tests.worker.waiting import processes_with, until
@@ -200,7 +203,7 @@ async def test_a_task_of_a_stopped_workflow_is_reported_as_cancelled_and_never_s
 
 @pytest.mark.parametrize("changes", [{"run": "0123456789abcdef"}, {"life": 0}])
 async def test_a_message_of_an_earlier_run_or_life_is_deleted_unrun(
-    stage: Stage, changes: dict[str, object], tmp_path: Path
+    stage: Stage, changes: dict[str, Any], tmp_path: Path
 ) -> None:
     header = await stage.submit(Task(name="train"))
     await stage.put(header, kwargs={"cmd": f"touch {tmp_path}/ran"}, **changes)
@@ -628,20 +631,21 @@ async def test_nothing_is_left_in_the_directory_for_temporary_files(
     await stage.run()
 
     assert "700" in (stage.only_outcome().error or "")
-    assert list(tmp_path.glob(f"{PREFIX}*")) == []
+    assert [name for name in os.listdir(tmp_path) if name.startswith(PREFIX)] == []
 
 
 async def test_workers_with_a_store_are_in_the_registry_while_they_run(stage: Stage, tmp_path: Path) -> None:
-    from ai4s.jobq.store.workers import WorkerRegistry
-
     registry = WorkerRegistry(stage.services, stage.store.names)
     message = await stage.put_command(f"touch {tmp_path}/begun; sleep 600")
     worker = stage.worker(idle_timeout_s=None, slots=2)
     running = asyncio.create_task(worker.run())
-    await until((tmp_path / "begun").exists)
-    async with asyncio.timeout(20):
-        while not (seen := [found.record async for found in registry.workers() if found.record.executions]):
-            await asyncio.sleep(0.05)
+    seen: list[WorkerRecord] = []
+
+    async def look() -> bool:
+        seen[:] = [found.record async for found in registry.workers() if found.record.executions]
+        return bool(seen)
+
+    await until(look)
 
     worker.stop()
     await running

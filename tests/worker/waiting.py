@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 DEADLINE_S = 30.0
 
 
-async def until(condition: Callable[[], bool], *, what: str = "the condition") -> None:
+async def until(condition: Callable[[], bool | Awaitable[bool]]) -> None:
     """Wait until the condition holds; fail the test when it does not within half a minute."""
     async with asyncio.timeout(DEADLINE_S):
-        while not condition():  # noqa: ASYNC110  # conditions here are facts of the system, which signal nothing
+        while not await _holds(condition):
             await asyncio.sleep(0.01)
-    assert condition(), what
+
+
+async def _holds(condition: Callable[[], bool | Awaitable[bool]]) -> bool:
+    answer = condition()
+    return answer if isinstance(answer, bool) else await answer
 
 
 def processes_with(marker: str) -> list[int]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from ai4s.jobq.ids import new_nonce
 PROGRAM = Path(__file__).with_name("reaper_process.py")
 NONCE_VARIABLE = "JOBQ_WORKER_NONCE"
 QUIT_S = 2.0
+DEAF_TO = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Reaper:
@@ -87,6 +89,8 @@ class _Program:
 
 def _start(nonce: str) -> _Program:
     reading, writing = os.pipe()
+    # The mask is inherited: what stops the worker must not stop its reaper, not even while that starts.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, DEAF_TO)
     try:
         process = subprocess.Popen(
             [sys.executable, "-I", "-S", str(PROGRAM), nonce],
@@ -100,6 +104,7 @@ def _start(nonce: str) -> _Program:
         os.close(writing)
         raise
     finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         os.close(reading)
     os.set_blocking(writing, False)
     return _Program(process, writing)

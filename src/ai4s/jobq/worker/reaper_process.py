@@ -18,9 +18,7 @@ PAUSE_S = 0.05  # between sweeps: a dying process may fork once more
 
 
 def main(nonce: bytes) -> None:
-    """Serve until stdin ends."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
+    """Serve until stdin ends. The signals that stop a worker are blocked since before we were started."""
     groups: set[int] = set()
     for line in sys.stdin.buffer:
         order = line.strip()
