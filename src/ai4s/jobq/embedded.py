@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -34,6 +35,8 @@ from ai4s.jobq.store.workflows import WorkflowStore
 from ai4s.jobq.worker.loop import Worker
 from ai4s.jobq.worker.settings import WorkerSettings
 from ai4s.jobq.worker.shell import ShellProcessor
+
+LOG = logging.getLogger(__name__)
 
 LOOK_S = 0.2  # between two looks at the run's header
 SHOWN_TASKS = 200  # a larger run is shown by its counts
@@ -159,6 +162,10 @@ class EmbeddedRun:
     def _on_signal(self, number: signal.Signals) -> None:
         self._signals.append(number)
         self._interrupted.set()
+        if len(self._signals) == 1:
+            LOG.warning(
+                "Stopping: running tasks are being ended; once more kills them", extra={"event": "run_stopping"}
+            )
         if len(self._signals) > 1:
             for worker in self._workers:
                 worker.kill()

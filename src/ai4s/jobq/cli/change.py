@@ -17,7 +17,10 @@ from ai4s.jobq.engine.states import WorkflowState
 @as_json_option
 @click.pass_obj
 def cancel(invocation: Invocation, workflow_id: str, as_json: bool) -> None:
-    """Cancel a workflow: nothing more is started, running tasks are stopped by their workers."""
+    """Stop a workflow.
+
+    Nothing more is started, running tasks are stopped by their workers. Cancelling one that has ended changes nothing.
+    """
     result = invocation.ask(lambda client: client.cancel(workflow_id))
     target = invocation.target().name
     if as_json:
@@ -34,7 +37,10 @@ def cancel(invocation: Invocation, workflow_id: str, as_json: bool) -> None:
 @as_json_option
 @click.pass_obj
 def retry(invocation: Invocation, workflow_id: str, as_json: bool) -> None:
-    """Run again what did not complete of an ended workflow; completed tasks keep their outputs."""
+    """Do again what did not complete.
+
+    The workflow must have ended. Completed tasks are kept with their outputs.
+    """
     result = invocation.ask(lambda client: client.retry(workflow_id))
     if as_json:
         put_json({"workflow_id": workflow_id, **asdict(result)})

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 @verbosity_options
 @click.pass_obj
 def coordinator(invocation: Invocation, /, stats: bool, **flags: Any) -> None:
-    """Decide what may run and put it on its queue, until stopped.
+    """Dispatch tasks whose time has come.
 
-    Stateless: any number may run, one leads, the others stand by. SIGTERM or Ctrl-C stops it after the current cycle; a
-    second one at once.
+    Runs until stopped. Stateless: any number may run, one leads, the others stand by. SIGTERM or Ctrl-C stops it after the
+    current cycle; a second one at once.
     """
     set_up_logging(verbosity(), level=logging.INFO)
     target = invocation.target()

@@ -42,9 +42,9 @@ def push(
     env: Sequence[tuple[str, str]],
     as_workflows: bool,
 ) -> None:
-    """Put jobs on the queue: commands given with -c, else one per line of stdin.
+    """Put jobs on the queue.
 
-    A line that begins with a brace is a JSON job with cmd, env and cwd.
+    Commands given with -c, else one per line of stdin. A line that begins with a brace is a JSON job with cmd, env and cwd.
     """
     from ai4s.jobq.jobq import job_kwargs
 

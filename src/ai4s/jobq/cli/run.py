@@ -52,11 +52,11 @@ def run(
     stats: bool,
     as_json: bool,
 ) -> None:
-    """Run a workflow here and now: coordinator and workers for all its queues in this one process.
+    """Run a workflow here and now.
 
-    Without any configuration everything is kept in local/default, where the other commands find it. Exits with 0 when
-    the workflow completed, 1 when it failed, 3 when it was cancelled. Ctrl-C stops it; --resume goes on. With -v,
-    what the tasks print is shown.
+    Coordinator and workers for all its queues live in this one process. Without any configuration everything is kept in
+    local/default, where the other commands find it. Exits with 0 when the workflow completed, 1 when it failed, 3 when
+    it was cancelled. Ctrl-C stops it; --resume goes on. With -v, what the tasks print is shown.
     """
     if (file is None) == (resume is None):
         raise click.UsageError("Give a FILE to run, or --resume ID.")

@@ -28,7 +28,10 @@ as_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSO
 @verbosity_options
 @click.pass_obj
 def status(invocation: Invocation, workflow_id: str, tasks: bool, as_json: bool) -> None:
-    """Show one workflow and its tasks. With -v, outputs and errors in full."""
+    """Show one workflow and its tasks.
+
+    With -v, outputs and errors in full.
+    """
     found = invocation.ask(lambda client: client.status(workflow_id, include_tasks=tasks))
     if as_json:
         put_json(found.to_json())
@@ -50,7 +53,10 @@ def status(invocation: Invocation, workflow_id: str, tasks: bool, as_json: bool)
 @as_json_option
 @click.pass_obj
 def list_(invocation: Invocation, state: str | None, recent: int | None, limit: int, as_json: bool) -> None:
-    """List workflows: unfinished ones, then ended ones, each newest first."""
+    """List workflows.
+
+    Unfinished ones first, then ended ones, each newest first. What is told of a running one may be some seconds old.
+    """
     wanted = None if state is None else WorkflowState(state.lower())
     found = invocation.ask(lambda client: client.list_workflows(status=wanted, recent=recent, limit=limit))
     if as_json:
@@ -88,7 +94,10 @@ def tasks(
     limit: int,
     as_json: bool,
 ) -> None:
-    """Show tasks: of the workflows given, or of all. With -v, outputs and errors in full."""
+    """Show tasks of some or all workflows.
+
+    With -v, outputs and errors in full.
+    """
     ids = list(dict.fromkeys((*workflow_ids, *more_ids)))
     wanted = None if state is None else TaskState(state.lower())
     selection = Selection(status=wanted, queue=queue, name_prefix=prefix, limit=limit)
@@ -105,7 +114,7 @@ def tasks(
 @as_json_option
 @click.pass_obj
 def summary(invocation: Invocation, as_json: bool) -> None:
-    """Count all workflows and all their tasks by state."""
+    """Count all workflows and tasks."""
     found = invocation.ask(lambda client: client.summary())
     if as_json:
         put_json(found.to_json())

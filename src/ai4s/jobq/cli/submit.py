@@ -38,10 +38,10 @@ def submit(
     max_fan_in: int | None,
     as_json: bool,
 ) -> None:
-    """Submit workflow definitions (YAML or JSON) and print their ids.
+    """Submit workflows and print their ids.
 
-    Without FILES, paths are read from stdin, one per line. All files are checked before any is submitted. A
-    submitted workflow is pending until a coordinator sees it.
+    FILES are YAML or JSON definitions; without any, paths are read from stdin, one per line. All files are checked before
+    any is submitted. A submitted workflow is pending until a coordinator sees it.
     """
     paths = list(files) or _paths_from_stdin()
     if workflow_id is not None and len(paths) > 1:
@@ -60,9 +60,9 @@ def submit(
 @click.argument("files", nargs=-1, required=True, type=click.Path())
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 def validate(files: Sequence[str], as_json: bool) -> None:
-    """Check workflow definitions without submitting them; every problem of every file.
+    """Check definitions without a store.
 
-    Needs no store. Exits with 1 when a file has a problem; warnings do not count.
+    Reports every problem of every file. Exits with 1 when a file has a problem; warnings do not count.
     """
     from ai4s.jobq.definition.load import check_file
 
@@ -79,7 +79,7 @@ def validate(files: Sequence[str], as_json: bool) -> None:
 
 @click.command()
 def schema() -> None:
-    """Print the JSON Schema of workflow definitions, for editors."""
+    """Print the JSON Schema of definitions."""
     from ai4s.jobq.definition.schema import schema as definition_schema
 
     put_json(definition_schema())

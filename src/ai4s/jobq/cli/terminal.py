@@ -13,6 +13,8 @@ import sys
 import unicodedata
 from typing import Any, TextIO
 
+PIECE = 32_768  # characters per write: an unbuffered pipe that closes during a write says so only at the next one
+
 _PLAIN = str.maketrans({"→": "->", "—": "-", "…": "...", "✔": "OK", "✘": "X", "⚠": "!", "▶": ">"})
 _COLOURS = {
     "completed": "32",
@@ -104,5 +106,7 @@ def _cells_of(char: str) -> int:
 
 
 def _write(text: str, stream: TextIO) -> None:
-    stream.write(fitted(text, stream) + "\n")
+    whole = fitted(text, stream) + "\n"
+    for start in range(0, len(whole), PIECE):
+        stream.write(whole[start : start + PIECE])
     stream.flush()

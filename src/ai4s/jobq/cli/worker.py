@@ -83,7 +83,7 @@ def worker(
     time_limit: float | None,
     max_consecutive_failures: int,
 ) -> None:
-    """Run what comes on the queue: tasks of workflows and plain jobs.
+    """Run what comes on the queue.
 
     It serves workflows when JOBQ_WORKFLOW_PREFIX (or a config file) names them, and plain jobs otherwise. SIGTERM or
     Ctrl-C: running tasks are stopped and run elsewhere; a second one kills them.
