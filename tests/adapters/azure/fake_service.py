@@ -45,7 +45,7 @@ class FakeService:
             assert request.transport is not None
             request.transport.abort()
             return web.Response()
-        headers = {"x-ms-error-code": answer.code} if answer.code else {}
+        headers = {"x-ms-request-id": "1", **({"x-ms-error-code": answer.code} if answer.code else {})}
         return web.Response(
             status=answer.status,
             text=answer.body,

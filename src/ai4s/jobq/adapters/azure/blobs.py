@@ -134,11 +134,14 @@ class AzureBlobStore:
                 async with self._edge.call("append"):
                     await blob.create_append_blob(headers=dict(IF_MISSING))
 
-        try:
-            await append()
-        except (BlobNotFoundError, ResourceMissingError):
-            await self._creation.before(begin)
-            await append()
+        async def append_or_begin() -> None:
+            try:
+                await append()
+            except BlobNotFoundError:
+                await begin()
+                await append()
+
+        await self._creation.before(append_or_begin)
 
     async def _delete(self, names: Sequence[str]) -> None:
         async with self._edge.call("delete"):

@@ -8,6 +8,7 @@ https://learn.microsoft.com/rest/api/storageservices/common-rest-api-error-codes
 from __future__ import annotations
 
 import http.client
+import xml.etree.ElementTree
 from collections.abc import Mapping
 from contextvars import Token
 from types import TracebackType
@@ -51,7 +52,9 @@ SDK_ERRORS = (
     SerializationError,
     DeserializationError,
     aiohttp.ClientError,
-    http.client.HTTPException,  # raised by the SDK's parser of answers to batches
+    http.client.HTTPException,  # these three are raised by the SDK's parsers of answers
+    xml.etree.ElementTree.ParseError,
+    UnicodeDecodeError,
     OSError,  # includes TimeoutError
 )
 

@@ -4,7 +4,11 @@ The SDKs' own retries are switched off (``SDK_OPTIONS``), because they differ fr
 repeats no POST whose connection broke, that of Storage begins with pauses of 15 s. Here every request is repeated
 alike, reads and writes, after a failure that may pass. That is safe by the ports' contracts: a repeated send may
 duplicate a message, a repeated conditional write may find itself done. Nothing above this module repeats a request for
-such a reason, but for the SDK's download of a blob: it asks up to three times for a body that broke off.
+such a reason, but for the SDK's download of a blob: it asks up to three times for a body that broke off. Below it aiohttp
+sends a request other than a POST once more, at once and not counted here, when its connection ended before any answer.
+
+An answer that does not come from the service at all (a log-in page, a proxy's own 404) is such a failure too: taken at its
+word it would make a workflow look as if it were not there.
 """
 
 from __future__ import annotations
@@ -32,6 +36,7 @@ LOG = logging.getLogger(__name__)
 SDK_OPTIONS: dict[str, Any] = {"retry_total": 0, "logging_enable": False}
 
 PASSING_STATUSES = frozenset({408, 429, 500, 502, 503, 504})
+REQUEST_ID = "x-ms-request-id"  # in every answer of the service
 NEVER_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 
 MAX_CONNECTIONS = 100  # per process; more only queue up inside the service
@@ -40,6 +45,10 @@ IDLE_CONNECTION_EMULATOR_S = 4.0  # Node closes them after 5 s, and a request th
 
 request_kind: ContextVar[str] = ContextVar("request_kind", default="other")
 """What the requests of this context are counted as, such as ``table.get``; set by :class:`.errors.Edge`."""
+
+
+class ForeignAnswerError(ServiceResponseError):
+    """Somebody other than the service has answered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +122,9 @@ class RetryingTransport(AioHttpTransport):  # type: ignore[misc]  # exported laz
             return ServiceResponseError("no complete answer", error=error)
         except AzureError as error:
             return error
+        if response.status_code not in PASSING_STATUSES and REQUEST_ID not in response.headers:
+            response.internal_response.close()  # its body may have no end
+            return ForeignAnswerError("an answer without a request id")
         return response
 
 
