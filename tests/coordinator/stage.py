@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any
 
 from ai4s.jobq.coordinator.loop import Coordinator, PrivateRun
@@ -37,6 +38,9 @@ class JumpingClock(SystemClock):
 
     def monotonic(self) -> float:
         return super().monotonic() + self._ahead_s
+
+    def now(self) -> datetime:
+        return super().now() + timedelta(seconds=self._ahead_s)
 
 
 @dataclass(eq=False)
@@ -127,13 +131,12 @@ class Stage:
     async def ended(self, workflow_id: str, *, life: int = 1) -> Header:
         """The header once the workflow's life has ended."""
 
-        async def look() -> Header | None:
+        async def has_ended() -> bool:
             header = await self.header(workflow_id)
-            return header if header.ended_at is not None and header.life >= life else None
+            return header.ended_at is not None and header.life >= life
 
-        header = await until(look)
-        assert header is not None
-        return header
+        await until(has_ended)
+        return await self.header(workflow_id)
 
     async def completed(self, *workflow_ids: str) -> None:
         """Wait for the end of these workflows, which must be a good one."""
@@ -150,7 +153,8 @@ class Stage:
 
     async def task(self, workflow_id: str, number: int) -> TaskRecord:
         """A task's row, once it is there."""
-        record = await until(lambda: self.store.task(workflow_id, task_row(number)))
+        await until(lambda: self.store.task(workflow_id, task_row(number)))
+        record = await self.store.task(workflow_id, task_row(number))
         assert record is not None
         return record
 

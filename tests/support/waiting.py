@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
 
 DEADLINE_S = 60.0  # only a broken promise comes near it
 
-T = TypeVar("T")
 
-
-async def until(ask: Callable[[], T | Awaitable[T]]) -> T:
-    """The first answer that is true. Raises ``TimeoutError`` when there is none in a minute."""
+async def until(ask: Callable[[], object]) -> None:
+    """Wait until the answer, awaited where it is awaitable, is true. Raises ``TimeoutError`` when it is not in a minute."""
     async with asyncio.timeout(DEADLINE_S):
         while True:
             answer = ask()
-            found: T = await answer if isinstance(answer, Awaitable) else answer
-            if found:
-                return found
+            if await answer if isinstance(answer, Awaitable) else answer:
+                return
             await asyncio.sleep(0.01)

@@ -282,8 +282,8 @@ class Coordinator:
             if self._actors.get(workflow_id) is actor:
                 del self._actors[workflow_id]
             self._wake(self._windows.forget(workflow_id))
-            if not self._stop.is_set() and self.is_leading:
-                self._pass_on(workflow_id, actor)
+        if not self._stop.is_set() and self.is_leading:
+            self._pass_on(workflow_id, actor)
 
     def _pass_on(self, workflow_id: str, actor: WorkflowActor) -> None:
         """Give what came in while an actor was leaving to the next one."""
@@ -306,6 +306,7 @@ class Coordinator:
 
     async def _wind_up(self) -> None:
         """Let every workflow finish its turn and clear its outbox, then give the lease up."""
+        self._stop.set()  # nothing begins any more, also when it was a cancellation that brought us here
         for actor in list(self._actors.values()):
             actor.stop()
         if self._actor_tasks:
