@@ -225,7 +225,7 @@ async def test_a_timeout_ends_the_whole_group(shell: Shell) -> None:
 
     assert result.cause is Cause.TIMEOUT
     assert (result.error or "").startswith("timed out after 0.3 s (killed by SIGTERM)")
-    assert processes_with(marker) == []
+    await until(lambda: processes_with(marker) == [])
 
 
 async def test_a_command_that_ignores_sigterm_is_killed_after_the_grace_time(shell: Shell) -> None:
@@ -292,7 +292,7 @@ async def test_a_left_over_child_holding_the_output_does_not_hang_the_job(shell:
     result = await shell.run("echo done; sleep 600 & exit 0", env={"MARK": marker})
 
     assert result.exit_code == 0
-    assert processes_with(marker) == []
+    await until(lambda: processes_with(marker) == [])
 
 
 async def test_a_left_over_child_that_left_the_group_does_not_hang_the_job(shell: Shell) -> None:

@@ -106,7 +106,7 @@ async def test_sigterm_ends_the_task_reports_it_as_preempted_and_exits_0(lab: La
     assert await ended(worker) == 0
     assert [report.cause for report in await lab.outcomes()] == [Cause.PREEMPTED]
     assert await lab.services.queue("gpu").approximate_count() == 0
-    assert lab.commands() == []
+    await until(lambda: lab.commands() == [])
 
 
 async def test_a_second_signal_ends_the_worker_at_once(lab: Lab, begun: Path, tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ async def test_a_second_signal_ends_the_worker_at_once(lab: Lab, begun: Path, tm
     assert await ended(worker) == 0
     assert await lab.outcomes() == []
     assert await lab.services.queue("gpu").approximate_count() == 1
-    assert lab.commands() == []
+    await until(lambda: lab.commands() == [])
 
 
 @pytest.mark.parametrize(

@@ -24,29 +24,28 @@ async def read_output_file(path: str) -> str | None:
         return None
     except OSError as exc:
         raise OutputError(f"the output file cannot be read: {exc.strerror}. It must be an ordinary file") from exc
-    try:
-        size = _size(descriptor)
-        if size <= INLINE_CHECK_BYTES:
-            return _checked(_content(descriptor))
-        return await asyncio.to_thread(lambda: _checked(_content(descriptor)))
-    finally:
-        os.close(descriptor)
+    if _size(descriptor) <= INLINE_CHECK_BYTES:
+        return _content(descriptor)
+    return await asyncio.to_thread(_content, descriptor)
 
 
 def _size(descriptor: int) -> int:
+    """The size of a file that may be read; any other is closed."""
     status = os.fstat(descriptor)
+    if stat.S_ISREG(status.st_mode) and status.st_size <= MAX_OUTPUT_BYTES:
+        return status.st_size
+    os.close(descriptor)
     if not stat.S_ISREG(status.st_mode):
         raise OutputError("the output file is no ordinary file: the task must write JSON to $JOBQ_OUTPUT_FILE")
-    if status.st_size > MAX_OUTPUT_BYTES:
-        raise OutputError(
-            f"the output is {status.st_size} bytes, at most 256 MiB are kept: write a file and output its path"
-        )
-    return status.st_size
+    raise OutputError(
+        f"the output is {status.st_size} bytes, at most 256 MiB are kept: write a file and output its path"
+    )
 
 
-def _content(descriptor: int) -> bytes:
-    with open(descriptor, "rb", closefd=False) as file:
-        return file.read(MAX_OUTPUT_BYTES + 1)
+def _content(descriptor: int) -> str:
+    """The checked text. Closes the file, in a thread too when nobody waits for the text any more."""
+    with open(descriptor, "rb") as file:
+        return _checked(file.read(MAX_OUTPUT_BYTES + 1))
 
 
 def _checked(data: bytes) -> str:

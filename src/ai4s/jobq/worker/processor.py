@@ -6,7 +6,7 @@ A processor knows nothing of queues, leases and workflows. It gets a :class:`Job
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self
@@ -46,7 +46,7 @@ class Job:
     """One execution, ready to run.
 
     ``label`` says in logs whose it is. ``variables`` are set for the command and win over everything the user sets.
-    ``timeout_s`` counts from the start of the command; None means no limit.
+    ``timeout_s`` counts from the start of the command; None means no limit. ``on_start`` is called when it has started.
     """
 
     label: str
@@ -54,6 +54,7 @@ class Job:
     variables: Mapping[str, str]
     timeout_s: float | None
     stop: StopSignal
+    on_start: Callable[[], None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +80,7 @@ class Processor(Protocol):
     2. A call answers for every ending of a job, failures included; it raises only for bugs.
     3. When ``job.stop`` asks, the job ends within the grace time, and the result carries the cause that was asked.
     4. When the call is cancelled, the job is killed at once, with all it started.
+    5. ``job.on_start`` is called once, when the job begins to run, and not while it waits for something.
     """
 
     @property

@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from ai4s.jobq.errors import SettingsError
+
 PREFIX = "jobq-worker-"
 LOCK = "lock"
 
@@ -89,11 +91,18 @@ def open_scratch(parent: str | None = None) -> Iterator[Scratch]:
     """A fresh private directory under ``parent`` (None: the system's place for temporary files), removed at the end.
 
     Directories of workers that died are removed first.
+
+    Raises: SettingsError: there is no place for it.
     """
-    root = parent or tempfile.gettempdir()
-    remove_leftovers(root)
-    directory = tempfile.mkdtemp(prefix=PREFIX, dir=root)
-    lock = _lock(directory)
+    try:
+        root = parent or tempfile.gettempdir()
+        remove_leftovers(root)
+        directory = tempfile.mkdtemp(prefix=PREFIX, dir=root)
+        lock = _lock(directory)
+    except OSError as exc:
+        raise SettingsError(
+            f"TMPDIR: a worker needs a directory for its tasks' files, and there is none: {exc}"
+        ) from exc
     try:
         yield Scratch(directory)
     finally:

@@ -80,6 +80,7 @@ class ShellProcessor:
         except CommandError as exc:
             return JobResult(cause=Cause.EXIT, error=str(exc))
         started_at = self._clock.monotonic()
+        job.on_start()
         stopped = await self._supervise(child, job)
         exit_code = child.finished.result()
         return JobResult(

@@ -11,7 +11,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Coroutine
 
-from ai4s.jobq.errors import NewerVersionError
+from ai4s.jobq.errors import CorruptRecordError, NewerVersionError
 from ai4s.jobq.store.wire import Cause
 from ai4s.jobq.worker.assignment import Assignment, Ending, TaskAssignment
 from ai4s.jobq.worker.heartbeat import Heartbeat
@@ -104,6 +104,14 @@ class Slots:
         except NewerVersionError as exc:
             self.warn_once("newer_version", "Left a message for a newer release: %s", exc)
             return await self._give_back(lease, delay_s=NEWER_VERSION_S)
+        except CorruptRecordError as exc:
+            LOG.error(
+                "A message waits for a damaged record: %s. Looking again in %.0f s.",
+                exc,
+                BROKEN_S,
+                extra={"event": "record_damaged"},
+            )
+            return await self._give_back(lease, delay_s=BROKEN_S)
         except Exception:  # a bug must not take the other tasks of this worker with it
             LOG.exception(
                 "A message could not be worked on, for a bug of ours: please report it. Trying again in %.0f s.",

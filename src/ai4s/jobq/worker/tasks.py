@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 
 from ai4s.jobq.errors import CorruptRecordError, NewerVersionError
 from ai4s.jobq.ports.clock import Clock
@@ -95,15 +94,18 @@ class TaskRunner:
     async def _execute(self, assignment: TaskAssignment) -> Report:
         """Run the command; what to say of it."""
         LOG.info("Started %s", assignment.label, extra=_fields(assignment, "task_started"))
+        announcement = Announcement(lambda: self._reporter.post(assignment.task, self._started(assignment)))
         try:
-            job = await self._job(assignment)
+            job = await self._job(assignment, on_start=announcement.begin)
         except NewerVersionError:
             raise
         except (CorruptRecordError, OSError) as exc:
             result = JobResult(cause=Cause.EXIT, error=f"the task could not be prepared: {exc}")
             return self._report(assignment, result)
-        with self._told_when_it_lasts(assignment):
+        try:
             result = await self._processor(job)
+        finally:
+            announcement.take_back()
         output = None
         if result.cause is None:
             try:
@@ -115,7 +117,7 @@ class TaskRunner:
         _log_result(assignment, result)
         return self._report(assignment, result, output)
 
-    async def _job(self, assignment: TaskAssignment) -> Job:
+    async def _job(self, assignment: TaskAssignment, *, on_start: Callable[[], None]) -> Job:
         task = assignment.task
         if task.parents:
             text = await sidecar_text(task, store=self._store, patience=self._patience)
@@ -126,6 +128,7 @@ class TaskRunner:
             variables=task_variables(assignment),
             timeout_s=task.timeout_s,
             stop=assignment.stop,
+            on_start=on_start,
         )
 
     async def _kwargs(self, assignment: TaskAssignment) -> Mapping[str, object]:
@@ -146,22 +149,6 @@ class TaskRunner:
         if text is None:
             return None
         return await self._store.outputs_store.save(self._store.names, assignment.task, assignment.execution, text)
-
-    @contextmanager
-    def _told_when_it_lasts(self, assignment: TaskAssignment) -> Iterator[None]:
-        """Report ``started`` once the command has run for a second; take it back if it ends before that was sent."""
-        posted: list[asyncio.Future[None]] = []
-
-        def post() -> None:
-            posted.append(self._reporter.post(assignment.task, self._started(assignment)))
-
-        timer = asyncio.get_running_loop().call_later(STARTED_AFTER_S, post)
-        try:
-            yield
-        finally:
-            timer.cancel()
-            for future in posted:
-                future.cancel()
 
     def _started(self, assignment: TaskAssignment) -> Report:
         return Report(
@@ -189,6 +176,29 @@ class TaskRunner:
             at=self._clock.now().isoformat(),
             duration_s=round(result.duration_s, 3),
         )
+
+
+class Announcement:
+    """Says that a task runs, once it has run for a second."""
+
+    def __init__(self, post: Callable[[], asyncio.Future[None]]) -> None:
+        self._post = post
+        self._timer: asyncio.TimerHandle | None = None
+        self._posted: asyncio.Future[None] | None = None
+
+    def begin(self) -> None:
+        """The command has started."""
+        self._timer = asyncio.get_running_loop().call_later(STARTED_AFTER_S, self._say)
+
+    def take_back(self) -> None:
+        """The command has ended; what was not sent by now is not sent any more, for the end says it all."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._posted is not None:
+            self._posted.cancel()
+
+    def _say(self) -> None:
+        self._posted = self._post()
 
 
 def _ending(report: Report) -> Ending:
