@@ -54,6 +54,13 @@ def test_an_unexpected_error_is_one_line_and_exit_70(capsys: pytest.CaptureFixtu
     assert err.count("\n") == 1
 
 
+def test_an_error_of_a_task_group_is_told_like_any_other(capsys: pytest.CaptureFixture[str]) -> None:
+    error = ExceptionGroup("tasks", [ExceptionGroup("inner", [AccessDeniedError("no")])])
+
+    assert run_program(failing_with(error), [], name="x") == 6
+    assert capsys.readouterr().err == "Error: no\n"
+
+
 def test_debugging_shows_where(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JOBQ_DEBUG", "1")
 

@@ -81,10 +81,9 @@ def run_program(command: click.Command, args: Sequence[str], *, name: str) -> in
     except BrokenPipeError:
         _let_go_of_stdout()
         return PIPE_CLOSED
-    except JobqError as exc:
-        return _report(exc)
     except Exception as exc:  # the outermost edge of the program: whatever it is, one line and an exit code
-        return _report_bug(exc)
+        cause = _first_of(exc)
+        return _report(cause) if isinstance(cause, JobqError) else _report_bug(cause)
 
 
 def verbosity_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -129,6 +128,13 @@ def _banner(target: Target) -> str:
     if target.config_path is not None:
         parts.append(f"[config: {target.config_path}]")
     return "  ".join(parts)
+
+
+def _first_of(exc: Exception) -> Exception:
+    """The error itself, or the first one in a group: what the other tasks of the group said follows from it."""
+    while isinstance(exc, ExceptionGroup):
+        exc = exc.exceptions[0]
+    return exc
 
 
 def _report(exc: JobqError) -> int:

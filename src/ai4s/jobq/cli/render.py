@@ -128,7 +128,7 @@ def print_lines(lines: Iterator[str]) -> None:
 
 
 def _still_stopping(status: WorkflowStatus) -> str:
-    return " (tasks are still being stopped)" if status.status.is_terminal and status.ended_at is None else ""
+    return " (not ended yet)" if status.status.is_terminal and status.ended_at is None else ""
 
 
 def _short_progress(status: WorkflowStatus) -> str:
