@@ -17,7 +17,8 @@ cleanup() {
 }
 trap cleanup EXIT
 
-say() { printf '\n\033[1m$ %s\033[0m\n' "$*"; }
+bold=$( [ -t 1 ] && printf '\033[1m' || true ); plain=$( [ -t 1 ] && printf '\033[0m' || true )
+say() { printf '\n%s$ %s%s\n' "$bold" "$*" "$plain"; }
 run() { say "$@"; "$@"; }
 
 run ai4s-jobq workflow validate linear.yaml diamond.yaml resilient.yaml
