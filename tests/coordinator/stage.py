@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -25,6 +25,7 @@ from tests.support.waiting import until
 
 ACCOUNT, PREFIX = "local", "Test"
 QUICK = CoordinatorSettings(idle_sleep_s=0.05, sweep_s=0.1)
+SHORT_LEASE = replace(QUICK, lease_ttl_s=3, visibility_s=2)
 
 
 class JumpingClock(SystemClock):

@@ -14,13 +14,12 @@ from ai4s.jobq.store.layout import ended_row
 from ai4s.jobq.store.records import Header, index_record
 from ai4s.jobq.store.wire import Cause, Outcome, Report, TaskMessage
 from ai4s.jobq.store.workflows import WorkflowStore
-from tests.coordinator.stage import QUICK, JumpingClock, Stage, attempts, counted
+from tests.coordinator.stage import QUICK, SHORT_LEASE, JumpingClock, Stage, attempts, counted
 from tests.support.faults import Call, Faults
 from tests.support.small import many, workflow
 from tests.support.waiting import until
 from tests.support.workers import DIE, FAIL, Act, ScriptedWorker, by_name, post_report
 
-SHORT_LEASE = replace(QUICK, lease_ttl_s=3)  # won back soon after the clock has jumped
 NO_SWEEP = CoordinatorSettings(idle_sleep_s=0.05, sweep_s=3600)
 
 

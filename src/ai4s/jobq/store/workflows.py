@@ -41,7 +41,6 @@ from ai4s.jobq.store.layout import (
     HEADER,
     Names,
     chunk_rows,
-    task_number,
 )
 from ai4s.jobq.store.outputs import OutputStore
 from ai4s.jobq.store.records import (
@@ -244,7 +243,8 @@ class WorkflowStore:
             self.graph(workflow_id, header.run, chunks=header.chunks), self._task_entities(workflow_id)
         )
         count = len(graph.parents)
-        tasks = [read_task_run(entity, life=header.life) for entity in entities if task_number(entity.row) < count]
+        tasks = [read_task_run(entity, life=header.life) for entity in entities]
+        tasks = [task for task in tasks if task.number < count]
         return LoadedRun(header, stored.etag, workflow_run(graph, header, tasks))
 
     async def _task_entities(self, workflow_id: str) -> list[Entity]:
