@@ -130,7 +130,8 @@ class WorkflowActor:
             idle_at = max(self._active_at + IDLE_S, self._held_until)
             if now >= idle_at and self._turn_at == inf:
                 return False
-            until = self._held_until if now < self._held_until else min(self._turn_at, idle_at)
+            until = idle_at if self._turn_at == inf else self._turn_at
+            until = self._held_until if self._due else max(until, self._held_until)
             self._signal.clear()
             with contextlib.suppress(TimeoutError):  # the deadline is what we are waiting for
                 async with asyncio.timeout(until - now):
