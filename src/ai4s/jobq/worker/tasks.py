@@ -14,6 +14,7 @@ from ai4s.jobq.errors import CorruptRecordError, NewerVersionError
 from ai4s.jobq.ports.clock import Clock
 from ai4s.jobq.store.layout import task_number
 from ai4s.jobq.store.outputs import OutputError
+from ai4s.jobq.store.task_logs import log_prefix
 from ai4s.jobq.store.wire import BlobRef, Cause, Outcome, Report
 from ai4s.jobq.store.workflows import WorkflowStore
 from ai4s.jobq.worker.assignment import Ending, TaskAssignment
@@ -24,6 +25,7 @@ from ai4s.jobq.worker.precheck import HeaderReads, Verdict, precheck
 from ai4s.jobq.worker.processor import Job, JobResult, Processor
 from ai4s.jobq.worker.reports import Reporter
 from ai4s.jobq.worker.sidecar import sidecar_text, task_variables
+from ai4s.jobq.worker.task_log import TaskLog, TaskLogs
 
 LOG = logging.getLogger(__name__)
 
@@ -48,8 +50,10 @@ class TaskRunner:
         patience: Patience,
         clock: Clock,
         worker_id: str,
+        logs: TaskLogs,
     ) -> None:
         self._store = store
+        self._logs = logs
         self._processor = processor
         self._reporter = reporter
         self._patience = patience
@@ -95,8 +99,9 @@ class TaskRunner:
         """Run the command; what to say of it."""
         LOG.info("Started %s", assignment.label, extra=_fields(assignment, "task_started"))
         announcement = Announcement(lambda: self._reporter.post(assignment.task, self._started(assignment)))
+        log = self._logs.open(self._log_prefix(assignment))
         try:
-            job = await self._job(assignment, on_start=announcement.begin)
+            job = await self._job(assignment, on_start=announcement.begin, log=log)
         except NewerVersionError:
             raise
         except (CorruptRecordError, OSError) as exc:
@@ -106,6 +111,7 @@ class TaskRunner:
             result = await self._processor(job)
         finally:
             announcement.take_back()
+            log.close()
         output = None
         if result.cause is None:
             try:
@@ -117,7 +123,11 @@ class TaskRunner:
         _log_result(assignment, result)
         return self._report(assignment, result, output)
 
-    async def _job(self, assignment: TaskAssignment, *, on_start: Callable[[], None]) -> Job:
+    def _log_prefix(self, assignment: TaskAssignment) -> str:
+        task = assignment.task
+        return log_prefix(self._store.names, task.workflow_id, task.run, task.row, assignment.execution)
+
+    async def _job(self, assignment: TaskAssignment, *, on_start: Callable[[], None], log: TaskLog) -> Job:
         task = assignment.task
         if task.parents:
             text = await sidecar_text(task, store=self._store, patience=self._patience)
@@ -129,6 +139,7 @@ class TaskRunner:
             timeout_s=task.timeout_s,
             stop=assignment.stop,
             on_start=on_start,
+            log=log,
         )
 
     async def _kwargs(self, assignment: TaskAssignment) -> Mapping[str, object]:
