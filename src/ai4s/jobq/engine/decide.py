@@ -338,7 +338,10 @@ def _end(run: WorkflowRun, decision: Decision, now: datetime) -> None:
     if run.active or run.unsettled or run.unresolved:
         return
     if run.stop is Stop.HALT:
-        settled_at = (run.stopped_at or now) + GHOST_GRACE
+        if run.stopped_at is None or run.stopped_at > now:  # asked for where the clock is ahead of ours
+            run.stopped_at = now
+            decision.header = True
+        settled_at = run.stopped_at + GHOST_GRACE
         if run.ghosts and now < settled_at:
             decision.wake_at = settled_at
             return
