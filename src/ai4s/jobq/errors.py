@@ -49,12 +49,14 @@ class Problem:
     hint: str = ""
 
     def __str__(self) -> str:
-        place = ":".join(
-            str(part) for part in (self.source, self.line, self.column) if part not in ("", None)
-        )
+        place = ":".join(str(part) for part in (self.source, self.line, self.column) if part not in ("", None))
         head = ": ".join(part for part in (place, self.path) if part)
         tail = f" {self.hint}" if self.hint else ""
         return f"{head}: {self.message}{tail}" if head else f"{self.message}{tail}"
+
+
+class NoStoreError(SettingsError):
+    """There is no local store where one is to be read: nothing was ever submitted to it."""
 
 
 class DefinitionError(UsageError):
