@@ -93,6 +93,7 @@ class Actor:
         context.run(ACTOR.set, self)
         task = asyncio.get_running_loop().create_task(main, context=context)
         self.tasks[task] = None
+        task.add_done_callback(self.tasks.pop)
         return task
 
     def crash(self) -> None:
