@@ -70,11 +70,11 @@ class ReferenceCheck:
         except ReferenceProblem as exc:
             yield self._complain(path, exc.message, exc.hint)
             return
-        obstacles = _obstacles(pieces) if place.setting is Setting.COMMAND else {}
+        in_the_way = obstacles(pieces) if place.setting is Setting.COMMAND else {}
         for index, piece in enumerate(pieces):
             if isinstance(piece, str):
                 continue
-            if problem := self._problem_of(piece, place, path, obstacles.get(index)):
+            if problem := self._problem_of(piece, place, path, in_the_way.get(index)):
                 yield problem
             for name in piece.names(Root.TASKS):
                 reads.append(name)
@@ -108,7 +108,7 @@ class ReferenceCheck:
             yield self._complain(path, message, self._around.suggest(name))
 
 
-def _obstacles(pieces: tuple[Piece, ...]) -> dict[int, str]:
+def obstacles(pieces: tuple[Piece, ...]) -> dict[int, str]:
     """Why references must not stand where they stand in a command, by the index of their piece."""
     walk = ShellWalk()
     found: dict[int, str] = {}
