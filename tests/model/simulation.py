@@ -138,7 +138,7 @@ class _Schedule:
         async def main(actor: Actor) -> None:
             if not actor.name.endswith(".1") and self._rng.random() < 0.3:
                 person.give_up()
-            await person.run(actor, seen, self._until)
+            await person.run(actor, seen, until=self._until, wrong=self._broken)
 
         return main
 

@@ -6,11 +6,15 @@ What is checked, and why it may be:
   a stop stays; nothing changes after ``ended_at`` but by a retry;
 * **rows**: attempts never go back and rise by one per dispatch; what is stored as terminal stays as it is (once per life);
   an outcome was really produced by the execution that the row names, with this output;
+* **outbox**: a dispatch is stored together with its outbox entry, and the entry stays until the message is sent or unwanted;
 * **dispatch**: never while stopped or ended, never before the policy and the condition hold, never beyond
   ``max_parallelism`` or the queue window; a message is sent only for a stored dispatch, and never by a coordinator that
   has stored or seen the halt;
-* **start**: only of what was dispatched, and not when the message was received after the halt;
-* **acknowledgement**: what a deleted report says is in the table, or rightly ignored;
+* **start**: only of what was dispatched, and not when the message was received after the halt or after the attempt was over
+  (but where a service doubled a message by itself, which nobody can know);
+* **acknowledgement**: what a deleted report says is in the table, or rightly ignored; a task's message is deleted only when
+  its report is on the way or its attempt is over;
+* **answers**: a person is told of a change as their own exactly if it was;
 * **end**: the states and the result are those of the reference; where a cancel interfered, every task has ended, what is
   stored was really produced, and the result is ``cancelled``.
 """
@@ -42,6 +46,7 @@ from tests.model.reference import TaskResult, derived, expected, policy, racing_
 from tests.model.scenario import QUEUES, Plan, Scenario
 
 TERMINAL = {"completed", "failed", "skipped", "cancelled"}
+UNDER_WAY = {"ready", "running"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +86,11 @@ class Seen:
     rows: dict[int, Row] = field(default_factory=dict)
     kept: dict[str, int | None] = field(default_factory=dict)
     halted_at: dict[int, float] = field(default_factory=dict)
+    halted_by: dict[int, str] = field(default_factory=dict)
+    begun_by: dict[int, str] = field(default_factory=dict)
     stop_known_to: set[tuple[int, str]] = field(default_factory=set)
+    over_at: dict[tuple[int, int], float] = field(default_factory=dict)
+    reported: set[tuple[int, int]] = field(default_factory=set)
     produced: dict[tuple[int, int, str], str] = field(default_factory=dict)
     lives: int = 0
 
@@ -105,6 +114,7 @@ class InvariantWatch:
         self._broken = broken
         self._received: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
         self._late_rows: set[str] = set()
+        self._sent: set[str] = set()
 
     def fail(self, text: str) -> None:
         self._broken(text)
@@ -131,6 +141,7 @@ class InvariantWatch:
             number for operation in operations[:-1] if (number := self._row(seen, partition, operation.row)) is not None
         ]
         self._check_room(seen, header, dispatches)
+        self._check_outbox(seen, old, header, dispatches)
         if header.ended_at is not None and (old is None or old.ended_at is None):
             self._check_end(seen, header)
         self.changed.set()
@@ -139,6 +150,7 @@ class InvariantWatch:
         where = f"{new.workflow_id} rev {new.rev} by {actor}"
         if new.stop != "none":
             seen.halted_at.setdefault(new.life, asyncio.get_running_loop().time())
+            seen.halted_by.setdefault(new.life, actor)
             seen.stop_known_to.add((new.life, actor))
         if old is None:
             seen.lives = 1
@@ -150,6 +162,7 @@ class InvariantWatch:
         if new.run != old.run:
             self.fail(f"{where}: the run changed")
         if new.life != old.life:
+            seen.begun_by[new.life] = actor
             self._begin_life(seen, old, new, where)
         elif old.ended_at is not None:
             self.fail(f"{where}: changed after the end")
@@ -188,6 +201,8 @@ class InvariantWatch:
         if old is not None and (old.of_life(header.life) in TERMINAL):
             self.fail(f"{where}: it had ended as {old.state} in life {old.life}")
         seen.rows[number] = new
+        if old is not None and old.state in UNDER_WAY and (new.attempt > old.attempt or new.state not in UNDER_WAY):
+            seen.over_at[number, old.attempt] = asyncio.get_running_loop().time()
         if new.state in TERMINAL:
             self._check_outcome(seen, number, new, where)
         if is_dispatch:
@@ -239,7 +254,7 @@ class InvariantWatch:
         if not dispatches:
             return
         definition, stored = seen.plan.parsed, self._stored(seen)
-        under_way = sum(state in ("ready", "running") for state in stored.values())
+        under_way = sum(state in UNDER_WAY for state in stored.values())
         if definition.max_parallelism is not None and under_way > definition.max_parallelism:
             self.fail(f"{header.workflow_id} rev {header.rev}: {under_way} tasks under way at once")
         queues = Counter(definition.queue_of(task) for task in definition.tasks if stored[task.name] == "ready")
@@ -247,6 +262,18 @@ class InvariantWatch:
             queue = definition.queue_of(definition.tasks[number])
             if queues[queue] > self._scenario.window:
                 self.fail(f"{header.workflow_id} rev {header.rev}: {queues[queue]} tasks ready on {queue}")
+
+    def _check_outbox(self, seen: Seen, old: Header | None, new: Header, dispatches: Sequence[int]) -> None:
+        listed = {(entry.row, entry.attempt) for entry in new.outbox}
+        for number in dispatches:
+            if (task_row(number), seen.rows[number].attempt) not in listed:
+                self.fail(f"{new.workflow_id} rev {new.rev}: {seen.names[number]} was dispatched, but not into the outbox")
+        gone = {(entry.row, entry.attempt) for entry in old.outbox} - listed if old is not None else set()
+        for key, attempt in gone:
+            row = seen.rows[task_number(key)]
+            wanted = row.life == new.life and row.attempt == attempt and row.state == "ready" and new.stop == "none"
+            if wanted and _message_id(new.run, task_number(key), attempt) not in self._sent:
+                self.fail(f"{new.workflow_id} rev {new.rev}: {key} attempt {attempt} left the outbox unsent")
 
     def _stored(self, seen: Seen) -> dict[str, str]:
         """The stored states of this life, by name; ``pending`` where there is none."""
@@ -332,6 +359,20 @@ class InvariantWatch:
             if (message.life, actor) in self.workflows[message.workflow_id].stop_known_to:
                 self.fail(f"{actor} sends {message.task_name} though it has stored the halt")
 
+    def sent(self, queue: str, messages: Sequence[OutgoingMessage]) -> None:
+        """Messages are on a queue."""
+        for outgoing in messages:
+            if queue in QUEUES:
+                self._sent.add(outgoing.message_id)
+                continue
+            completion = decode_completion(outgoing.body)
+            reported = self.workflows[completion.workflow_id].reported
+            reported.update(
+                (task_number(report.row), report.attempt)
+                for report in completion.reports
+                if report.outcome is not Outcome.STARTED
+            )
+
     def received(self, queue: str, message: Message, actor: str) -> None:
         """A message was handed out."""
         if queue in QUEUES:
@@ -346,7 +387,20 @@ class InvariantWatch:
             for report in completion.reports:
                 if problem := self._unreflected(completion, report):
                     self.fail(f"{actor} acknowledged {report.outcome} of {completion.workflow_id}/{report.row}: {problem}")
+        else:
+            task = decode_queue_message(message.body)
+            assert isinstance(task, TaskMessage)
+            if not self._may_go(task):
+                self.fail(f"{actor} deleted {task.workflow_id}/{task.row} attempt {task.attempt} unreported")
         self.changed.set()
+
+    def _may_go(self, task: TaskMessage) -> bool:
+        """Whether nothing can be lost with a task's message."""
+        seen = self.workflows[task.workflow_id]
+        number, header = task_number(task.row), seen.header
+        assert header is not None
+        past = header.life > task.life or header.ended_at is not None
+        return past or (number, task.attempt) in seen.reported or (number, task.attempt) in seen.over_at
 
     def _unreflected(self, completion: CompletionMessage, report: Report) -> str:
         """Why a report should not have been acknowledged yet, or nothing."""
@@ -357,7 +411,7 @@ class InvariantWatch:
         row = seen.rows.get(task_number(report.row))
         if row is None or row.attempt < report.attempt or header.life < report.life:
             return "the table does not know this attempt"
-        if row.life > report.life or row.attempt > report.attempt or row.state not in ("ready", "running"):
+        if row.life > report.life or row.attempt > report.attempt or row.state not in UNDER_WAY:
             return ""
         if report.outcome is Outcome.STARTED:
             return "" if row.state == "running" else "the table says ready"
@@ -379,6 +433,9 @@ class InvariantWatch:
         received = self._received[actor, message_id]
         if halted_at is not None and all(time > halted_at for time in received):
             self.fail(f"{actor} started {dispatch} received after the halt at {halted_at:.3f}: {received}")
+        over_at = self.workflows[dispatch.workflow_id].over_at.get((dispatch.number, dispatch.attempt))
+        if over_at is not None and not self._cloud.is_doubled and all(time > over_at for time in received):
+            self.fail(f"{actor} started {dispatch} received after it was over at {over_at:.3f}: {received}")
         return dispatch
 
     def finished(self, dispatch: Dispatch, execution: str, what: str) -> None:
