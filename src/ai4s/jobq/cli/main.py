@@ -8,7 +8,23 @@ from typing import NoReturn
 
 import click
 
-from ai4s.jobq.cli import change, config, coordinator, push, run, show, submit, watch, worker
+from ai4s.jobq.cli import (
+    change,
+    config,
+    coordinator,
+    doctor,
+    explain,
+    graph,
+    history,
+    logs,
+    push,
+    run,
+    show,
+    submit,
+    watch,
+    worker,
+    workers,
+)
 from ai4s.jobq.cli.bridge import Invocation, run_program, verbosity_options
 from ai4s.jobq.cli.target_group import TargetGroup, given_target
 
@@ -55,8 +71,14 @@ for command in (
     show.tasks,
     show.summary,
     watch.watch,
+    logs.logs,
+    history.history,
+    graph.graph,
     change.cancel,
     change.retry,
+    explain.explain,
+    doctor.doctor,
+    workers.workers,
     coordinator.coordinator,
     run.run,
     config.config,

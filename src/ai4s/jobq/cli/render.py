@@ -106,7 +106,7 @@ def change_lines(before: WorkflowStatus | None, after: WorkflowStatus) -> Iterat
     for name, task in (after.tasks or {}).items():
         old = known[name].status if name in known else TaskState.PENDING
         if task.status is not old:
-            why = f": {visible(_brief(task.error))}" if task.status.is_bad and task.error else ""
+            why = f": {visible(brief(task.error))}" if task.status.is_bad and task.error else ""
             yield f"{clock}  {visible(name)}: {old} → {task.status}{why}"
     if before is None or before.status is not after.status or after.tasks is None:
         yield f"{clock}  Workflow {after.workflow_id}: {after.status}, {progress(after)}"
@@ -150,7 +150,7 @@ def _result(task: TaskStatus, *, in_full: bool) -> str:
     from ai4s.jobq.store.wire import BlobRef
 
     if task.error:
-        text = task.error if in_full else _brief(task.error)
+        text = task.error if in_full else brief(task.error)
     elif isinstance(task.output, BlobRef):
         text = f"({task.output.size_bytes} bytes in blob storage)"
     else:
@@ -158,7 +158,7 @@ def _result(task: TaskStatus, *, in_full: bool) -> str:
     return text if in_full else cut(text, PREVIEW, mark="...")
 
 
-def _brief(error: str) -> str:
+def brief(error: str) -> str:
     """An error on one line: why the task failed, and the last line that its command wrote."""
     lines = [line for line in error.splitlines() if line.strip()]
     return ": ".join(lines[:1] + lines[1:][-1:])
