@@ -301,8 +301,9 @@ class Coordinator:
         return {workflow_id: actor.cycle for workflow_id, actor in self._actors.items()}
 
     def _drop_actors(self) -> None:
+        """Cancel them once they have begun: a task that is cancelled before never runs, and could not sign off."""
         for task in self._actor_tasks:
-            task.cancel()
+            asyncio.get_running_loop().call_soon(task.cancel)
 
     async def _wind_up(self) -> None:
         """Let every workflow finish its turn and clear its outbox, then give the lease up."""
