@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from ai4s.jobq.definition.reference_check import obstacles
 from ai4s.jobq.definition.references import render
+from ai4s.jobq.definition.shell_words import obstacles
 from ai4s.jobq.definition.templates import parse_template
 from tests.definition.documents import check_tasks, loaded, only_problem
 
