@@ -12,12 +12,22 @@ from ai4s.jobq.cli.terminal import coloured, cut, fitted, visible
 from ai4s.jobq.engine.states import TaskState, WorkflowState
 
 if TYPE_CHECKING:
+    from ai4s.jobq.layers import LayerStatus
     from ai4s.jobq.settings import Target
     from ai4s.jobq.status import AggregateStatus, TaskStatus, WorkflowStatus
 
 PREVIEW = 60  # characters of an output or error in a table
 NAMED_PARENTS = 5
 
+_LAYER_STATES = (TaskState.PENDING, TaskState.READY, TaskState.RUNNING, TaskState.COMPLETED)
+_LAYER_TITLES = (
+    "Layer",
+    "Total",
+    *(str(state).capitalize() for state in _LAYER_STATES),
+    "Failed",
+    "Skipped",
+    "Progress",
+)
 _TASK_TITLES = ("Task", "Status", "Queue", "Depends On", "Output")
 _EXIT_CODES = {WorkflowState.COMPLETED: 0, WorkflowState.FAILED: 1, WorkflowState.CANCELLED: 3}
 
@@ -62,6 +72,30 @@ def task_lines(tasks: Sequence[TaskStatus], stream: TextIO, *, in_full: bool = F
     return table(_TASK_TITLES, rows, stream)
 
 
+def layer_lines(layers: Sequence[LayerStatus], stream: TextIO) -> Iterator[str]:
+    """A table of layers of tasks; ``failed`` counts upstream_failed and cancelled ones too."""
+    rows = [
+        (
+            layer.layer,
+            str(layer.total),
+            *(str(layer.count(state)) for state in _LAYER_STATES),
+            str(layer.failed),
+            str(layer.count(TaskState.SKIPPED)),
+            f"{100 * layer.settled // layer.total}%",
+        )
+        for layer in layers
+    ]
+    return table(_LAYER_TITLES, rows, stream)
+
+
+def layer_change_lines(before: Mapping[str, LayerStatus], after: Sequence[LayerStatus], clock: str) -> Iterator[str]:
+    """What happened in each layer between two looks, a line for each in which something did."""
+    for layer in after:
+        if layer != before.get(layer.layer) and layer.count(TaskState.PENDING) < layer.total:
+            counts = ", ".join(f"{layer.counts[state]} {state}" for state in TaskState if layer.counts.get(state))
+            yield f"{clock}  {visible(layer.layer)}: {counts} of {layer.total}"
+
+
 def list_lines(statuses: Sequence[WorkflowStatus], stream: TextIO) -> Iterator[str]:
     """A table of workflows."""
     rows = [(status.workflow_id, status.name, str(status.status), _short_progress(status)) for status in statuses]
@@ -99,9 +133,14 @@ def submitted_line(name: str, roots: Sequence[str], tasks: int, workflow_id: str
     return f'Submitted "{visible(name)}" ({words}) → {workflow_id}'
 
 
+def clock_of(status: WorkflowStatus) -> str:
+    """When a workflow was last changed, as its lines begin."""
+    return status.updated_at.strftime("%H:%M:%SZ")
+
+
 def change_lines(before: WorkflowStatus | None, after: WorkflowStatus) -> Iterator[str]:
     """What happened between two looks at a workflow, one line each."""
-    clock = after.updated_at.strftime("%H:%M:%SZ")
+    clock = clock_of(after)
     known: Mapping[str, TaskStatus] = (before.tasks if before is not None else None) or {}
     for name, task in (after.tasks or {}).items():
         old = known[name].status if name in known else TaskState.PENDING
