@@ -13,6 +13,7 @@ import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from ai4s.jobq.coordinator.actor import PARKED_S, WorkflowActor
 from ai4s.jobq.coordinator.cycle import Stats, WorkflowCycle
@@ -34,6 +35,8 @@ LOG = logging.getLogger(__name__)
 MAX_IN_HAND = 1000  # messages received and not yet acknowledged, before receiving pauses
 FOREIGN_DELAY_S = 60.0
 NEWER_DELAY_S = 600.0
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0  # between tries of a loop whose step fails
+SAY_EVERY_S = 60.0  # an outage is told once a minute and loop, not once a try
 STOP_S = 8.0  # for the last turns after a stop, so that the process is gone within ten seconds
 
 
@@ -89,7 +92,9 @@ class Coordinator:
         loops = [self._forever(self._receive, "receiving"), self._forever(self._sweep_once, "sweep")]
         loops.append(self._forever(self._renew_in_hand, "renewal"))
         if self._private is None:
-            loops.append(self._forever(self._hold_lease, "lease"))
+            # Back at the usual pace: after an outage somebody should lead again as soon as after a death.
+            lease_pause_s = self.settings.lease_ttl_s / 6
+            loops.append(self._forever(self._hold_lease, "lease", longest_pause_s=lease_pause_s))
         else:
             self._actor(self._private.workflow_id).wake()
         try:
@@ -107,14 +112,19 @@ class Coordinator:
 
     # -- loops
 
-    async def _forever(self, step: Callable[[], Awaitable[float]], name: str) -> None:
-        """Repeat a step that answers how long to pause, until ``stop``."""
-        trouble_s = 0.5
+    async def _forever(
+        self, step: Callable[[], Awaitable[float]], name: str, *, longest_pause_s: float = LONGEST_PAUSE_S
+    ) -> None:
+        """Repeat a step that answers how long to pause, until ``stop``; after failures in longer and longer pauses."""
+        trouble_s, said_at = min(FIRST_PAUSE_S, longest_pause_s), -inf
         while not self._stop.is_set():
             try:
-                pause_s, trouble_s = await step(), 0.5
+                pause_s, trouble_s = await step(), min(FIRST_PAUSE_S, longest_pause_s)
             except Exception as exc:  # the outermost edge of a loop that must not die
-                LOG.warning(
+                is_news = not isinstance(exc, OperationalError) or self._clock.monotonic() - said_at >= SAY_EVERY_S
+                said_at = self._clock.monotonic() if is_news else said_at
+                LOG.log(
+                    logging.WARNING if is_news else logging.DEBUG,
                     "%s failed, next try in %.1f s: %s: %s",
                     name,
                     trouble_s,
@@ -123,7 +133,7 @@ class Coordinator:
                     exc_info=None if isinstance(exc, OperationalError) else exc,
                     extra={"event": "loop_failed", "loop": name},
                 )
-                pause_s, trouble_s = trouble_s, min(trouble_s * 2, 30.0)
+                pause_s, trouble_s = trouble_s, min(trouble_s * 2, longest_pause_s)
             await self._pause(pause_s)
 
     async def _pause(self, seconds: float) -> None:
