@@ -258,14 +258,14 @@ def _mutated(path: tuple[Any, ...], change: str, junk: Any) -> Any:
 
 
 @given(WORKFLOW_DOCUMENTS)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_schema_and_loader_agree_on_documents_near_the_edge(document: Any) -> None:
     """A6: an editor and ``validate`` never contradict each other on structure."""
     assert _loader_accepts(document) == VALIDATOR.is_valid(document)
 
 
 @given(ONE_FIELD)
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=600, deadline=None)
 def test_schema_and_loader_agree_on_every_single_field(document: Any) -> None:
     """A6: a document with many fields near the edge is nearly always wrong somewhere; this one has one."""
     assert _loader_accepts(document) == VALIDATOR.is_valid(document)

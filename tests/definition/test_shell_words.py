@@ -179,7 +179,7 @@ FRAGMENTS = [
 
 @given(parts=st.lists(st.sampled_from(FRAGMENTS), min_size=2, max_size=10), value=st.sampled_from(HOSTILE))
 @settings(
-    max_examples=150,
+    max_examples=100,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.filter_too_much],
 )
