@@ -18,6 +18,7 @@ from math import inf
 from ai4s.jobq.coordinator.actor import PARKED_S, WorkflowActor
 from ai4s.jobq.coordinator.cycle import Stats, WorkflowCycle
 from ai4s.jobq.coordinator.reports import Delivery
+from ai4s.jobq.coordinator.retention import Retention
 from ai4s.jobq.coordinator.settings import CoordinatorSettings
 from ai4s.jobq.coordinator.sweep import Sweep
 from ai4s.jobq.coordinator.windows import QueueWindows
@@ -95,6 +96,9 @@ class Coordinator:
             # Back at the usual pace: after an outage somebody should lead again as soon as after a death.
             lease_pause_s = self.settings.lease_ttl_s / 6
             loops.append(self._forever(self._hold_lease, "lease", longest_pause_s=lease_pause_s))
+            if self.settings.retention_s is not None:
+                retention = Retention(self._store, self._clock, keep_s=self.settings.retention_s)
+                loops.append(self._forever(lambda: self._purge_expired(retention), "retention"))
         else:
             self._actor(self._private.workflow_id).wake()
         try:
@@ -197,6 +201,9 @@ class Coordinator:
         for workflow_id, events in finds.events.items():
             self._actor(workflow_id).post(events)
         return self.settings.sweep_s
+
+    async def _purge_expired(self, retention: Retention) -> float:
+        return await retention.once() if self.is_leading else 1.0
 
     async def _renew_in_hand(self) -> float:
         """Keep messages hidden that wait for a long turn."""
