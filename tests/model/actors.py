@@ -16,6 +16,7 @@ from typing import Self
 from ai4s.jobq.control import cancel_workflow, retry_workflow
 from ai4s.jobq.coordinator.loop import Coordinator
 from ai4s.jobq.coordinator.settings import CoordinatorSettings
+from ai4s.jobq.definition.model import WorkflowDefinition
 from ai4s.jobq.engine.events import Cause
 from ai4s.jobq.errors import AccessDeniedError, NothingToRetryError, OperationalError, StorageUnavailableError
 from ai4s.jobq.ports.clock import Clock
@@ -205,7 +206,7 @@ class Person:
                 await asyncio.sleep(at if kind == "cancel in" else max(at - loop.time(), 0.0))
             before = (set(seen.halted_by), set(seen.begun_by))
             try:
-                changed = await self._step(kind, store)
+                changed = await self._step(kind, store, seen.definition)
             except (StorageUnavailableError, AccessDeniedError):
                 await asyncio.sleep(rng.uniform(0.5, 5))
                 continue
@@ -218,11 +219,11 @@ class Person:
             if kind != "submit" and changed != (actor.name in (lives if kind == "retry" else halts)):
                 wrong(f"{actor.name} was told that its {kind} changed {'something' if changed else 'nothing'}")
 
-    async def _step(self, kind: str, store: WorkflowStore) -> bool:
+    async def _step(self, kind: str, store: WorkflowStore, definition: WorkflowDefinition) -> bool:
         """Take one step; whether it is said to have changed anything."""
         workflow_id = self.plan.workflow_id
         if kind == "submit":
-            return (await store.submit(self.plan.parsed, now=self.clock.now(), workflow_id=workflow_id)).created
+            return (await store.submit(definition, now=self.clock.now(), workflow_id=workflow_id)).created
         if kind == "retry":
             await retry_workflow(store, workflow_id, self.clock)
             return True

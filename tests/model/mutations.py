@@ -31,7 +31,7 @@ from ai4s.jobq.ports.queue import OutgoingMessage
 from ai4s.jobq.ports.table import Delete, ETag, Merge, Replace, Table
 from ai4s.jobq.store.index import WorkflowIndex
 from ai4s.jobq.store.layout import ACTIVE, HEADER
-from ai4s.jobq.store.records import Header, IndexRecord
+from ai4s.jobq.store.records import Header, IndexRecord, OutboxEntry
 from ai4s.jobq.store.wire import Report, encode_task
 from ai4s.jobq.store.workflows import StoredHeader
 from ai4s.jobq.worker import precheck
@@ -107,7 +107,7 @@ async def _write_without_outbox(table: Table, stored: StoredHeader, header: Head
 async def _send_first(self: WorkflowCycle, decision: Decision, deliveries: Sequence[Delivery]) -> bool:
     assert self.loaded is not None
     for dispatch in decision.dispatches:
-        entry = ai4s.jobq.store.commit.OutboxEntry(f"t{dispatch.number:06d}", dispatch.attempt, self._owner)
+        entry = OutboxEntry(f"t{dispatch.number:06d}", dispatch.attempt, self._owner)
         message = task_message(self._store.name, self.loaded, entry)
         queue = self._store.services.queue(self.loaded.run.graph.queues[dispatch.number])
         await queue.send([OutgoingMessage(body=encode_task(message), message_id=message.message_id)])

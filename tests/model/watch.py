@@ -28,6 +28,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ai4s.jobq.definition.model import WorkflowDefinition
 from ai4s.jobq.ports.queue import Message, OutgoingMessage
 from ai4s.jobq.ports.table import Entity, Operation, Replace
 from ai4s.jobq.store.layout import ENDED, HEADER, Names, ended_row, task_number, task_row
@@ -81,7 +82,7 @@ class Seen:
     """All that was seen of one workflow."""
 
     plan: Plan
-    names: list[str]
+    definition: WorkflowDefinition
     header: Header | None = None
     rows: dict[int, Row] = field(default_factory=dict)
     kept: dict[str, int | None] = field(default_factory=dict)
@@ -93,6 +94,10 @@ class Seen:
     reported: set[tuple[int, int]] = field(default_factory=set)
     produced: dict[tuple[int, int, str], str] = field(default_factory=dict)
     lives: int = 0
+    names: list[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.names = [task.name for task in self.definition.tasks]
 
     @property
     def ended(self) -> bool:
@@ -103,9 +108,7 @@ class InvariantWatch:
     """Watches one schedule; ``broken`` is called with the first thing that is wrong, and with all that follow."""
 
     def __init__(self, scenario: Scenario, cloud: Cloud, names: Names, broken: Callable[[str], None]) -> None:
-        self.workflows = {
-            plan.workflow_id: Seen(plan, [task.name for task in plan.parsed.tasks]) for plan in scenario.plans
-        }
+        self.workflows = {plan.workflow_id: Seen(plan, plan.parsed) for plan in scenario.plans}
         self.dispatched: dict[str, Dispatch] = {}
         self.changed = asyncio.Event()
         self._scenario = scenario
@@ -211,7 +214,7 @@ class InvariantWatch:
 
     def _check_outcome(self, seen: Seen, number: int, row: Row, where: str) -> None:
         """What is stored as an outcome must have happened."""
-        header, task = seen.header, seen.plan.parsed.tasks[number]
+        header, task = seen.header, seen.definition.tasks[number]
         assert header is not None
         produced = seen.produced.get((number, row.attempt, row.facts.get("execution", "")))
         cause = row.facts.get("cause")
@@ -230,7 +233,7 @@ class InvariantWatch:
             self.fail(f"{where}: failed with {row.facts.get('charged', 0)} of {task.num_retries + 1} attempts used")
 
     def _check_dispatch(self, seen: Seen, number: int, row: Row, where: str) -> None:
-        header, task = seen.header, seen.plan.parsed.tasks[number]
+        header, task = seen.header, seen.definition.tasks[number]
         assert header is not None
         self.dispatched[_message_id(header.run, number, row.attempt)] = Dispatch(
             workflow_id=header.workflow_id,
@@ -242,7 +245,7 @@ class InvariantWatch:
         )
         if header.stop != "none":
             self.fail(f"{where}: dispatched after the stop")
-        states = derived(seen.plan.parsed, self._stored(seen))
+        states = derived(seen.definition, self._stored(seen))
         states[task.name] = "pending"
         if policy(task, states) != "run":
             self.fail(f"{where}: dispatched though its policy does not hold: {states}")
@@ -253,7 +256,7 @@ class InvariantWatch:
         """After a commit that dispatched: are there more under way than allowed?"""
         if not dispatches:
             return
-        definition, stored = seen.plan.parsed, self._stored(seen)
+        definition, stored = seen.definition, self._stored(seen)
         under_way = sum(state in UNDER_WAY for state in stored.values())
         if definition.max_parallelism is not None and under_way > definition.max_parallelism:
             self.fail(f"{header.workflow_id} rev {header.rev}: {under_way} tasks under way at once")
@@ -267,7 +270,9 @@ class InvariantWatch:
         listed = {(entry.row, entry.attempt) for entry in new.outbox}
         for number in dispatches:
             if (task_row(number), seen.rows[number].attempt) not in listed:
-                self.fail(f"{new.workflow_id} rev {new.rev}: {seen.names[number]} was dispatched, but not into the outbox")
+                self.fail(
+                    f"{new.workflow_id} rev {new.rev}: {seen.names[number]} was dispatched, but not into the outbox"
+                )
         gone = {(entry.row, entry.attempt) for entry in old.outbox} - listed if old is not None else set()
         for key, attempt in gone:
             row = seen.rows[task_number(key)]
@@ -287,14 +292,12 @@ class InvariantWatch:
     # -- the end of a life
 
     def _check_end(self, seen: Seen, header: Header) -> None:
-        definition, stored = seen.plan.parsed, self._stored(seen)
+        definition, stored = seen.definition, self._stored(seen)
         where = f"{header.workflow_id} life {header.life} ended as {header.state}"
         if header.outbox:
             self.fail(f"{where}: with unsent messages {header.outbox}")
         if header.stop != "none":
-            states = {
-                name: "cancelled" if state in ("pending", "ready") else state for name, state in stored.items()
-            }
+            states = {name: "cancelled" if state in ("pending", "ready") else state for name, state in stored.items()}
             outcome = "cancelled"
         else:
             states = derived(definition, stored)
@@ -309,7 +312,7 @@ class InvariantWatch:
 
     def _compare(self, seen: Seen, states: Mapping[str, str], where: str) -> None:
         """With the reference: states, and outputs."""
-        definition = seen.plan.parsed
+        definition = seen.definition
         raced = {
             task.name: _answered(seen.rows[number])
             for number, task in enumerate(definition.tasks)
@@ -329,7 +332,7 @@ class InvariantWatch:
 
     def _script(self, seen: Seen, name: str) -> TaskResult:
         """How a task ends once it is tried as often as it may."""
-        definition, number = seen.plan.parsed, seen.names.index(name)
+        definition, number = seen.definition, seen.names.index(name)
         task = definition.tasks[number]
         for charged in range(task.num_retries + 1):
             outcome = seen.plan.outcome(number, life=seen.lives, charged=charged)
@@ -355,7 +358,9 @@ class InvariantWatch:
             message = decode_queue_message(outgoing.body)
             assert isinstance(message, TaskMessage)
             if message.message_id not in self.dispatched:
-                self.fail(f"{actor} sends {message.task_name} attempt {message.attempt}, which is not stored as dispatched")
+                self.fail(
+                    f"{actor} sends {message.task_name} attempt {message.attempt}, which is not stored as dispatched"
+                )
             if (message.life, actor) in self.workflows[message.workflow_id].stop_known_to:
                 self.fail(f"{actor} sends {message.task_name} though it has stored the halt")
 
@@ -386,7 +391,9 @@ class InvariantWatch:
             completion = decode_completion(message.body)
             for report in completion.reports:
                 if problem := self._unreflected(completion, report):
-                    self.fail(f"{actor} acknowledged {report.outcome} of {completion.workflow_id}/{report.row}: {problem}")
+                    self.fail(
+                        f"{actor} acknowledged {report.outcome} of {completion.workflow_id}/{report.row}: {problem}"
+                    )
         else:
             task = decode_queue_message(message.body)
             assert isinstance(task, TaskMessage)
