@@ -7,6 +7,7 @@ import contextlib
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -343,18 +344,12 @@ async def test_a_worker_whose_blob_storage_fails_runs_its_tasks_all_the_same(
 
 
 async def test_a_start_is_reported_with_the_time_of_the_start(stage: Stage) -> None:
-    await stage.put_command("sleep 1.3")
+    """It is sent a second later, but that is nobody's start."""
+    await stage.put_command("sleep 2")
     await stage.run()
 
-    started, ended = stage.reports()
-    assert ended.duration_s is not None
-    assert (_time(ended.at) - _time(started.at)) == pytest.approx(ended.duration_s, abs=0.3)
-
-
-def _time(text: str) -> float:
-    from datetime import datetime
-
-    return datetime.fromisoformat(text).timestamp()
+    started, ended = (datetime.fromisoformat(report.at) for report in stage.reports())
+    assert ended - started > timedelta(seconds=1.2)
 
 
 async def stored_output(stage: Stage, workflow_id: str, run: str, *, attempt: int) -> bytes:
