@@ -490,6 +490,21 @@ async def test_row_without_properties_is_a_row(table: Table) -> None:
     assert dict((await read(table)).values) == {}
 
 
+# Partitions.
+
+
+async def test_partitions_of_a_missing_table_are_none(table: Table) -> None:
+    assert [partition async for partition in table.partitions()] == []
+    assert not await table.exists()
+
+
+async def test_every_partition_is_listed_once_in_order_however_many_rows_it_has(table: Table) -> None:
+    for partition in ("b", "a.1", "Z", "it's", "a"):
+        await table.transact(partition, [Insert(f"row{number}", {"p": number}) for number in range(3)])
+
+    assert [partition async for partition in table.partitions()] == ["Z", "a", "a.1", "b", "it's"]
+
+
 # The services behind the tables.
 
 
@@ -501,6 +516,13 @@ def test_illegal_table_name_is_refused_when_the_handle_is_made(services: Service
 
 def test_same_name_gives_the_same_handle(services: Services, table: Table) -> None:
     assert services.table(table.name) is table
+
+
+async def test_this_machine_and_the_service_agree_about_the_time(services: Services, table: Table) -> None:
+    await table.get(P, "row")
+
+    assert services.clock_ahead_s is not None
+    assert abs(services.clock_ahead_s) < 60
 
 
 async def test_requests_are_counted_by_kind(services: Services, table: Table) -> None:

@@ -20,7 +20,7 @@ from ai4s.jobq.store.layout import LEASE, task_row
 from ai4s.jobq.store.lease import ROW
 from ai4s.jobq.store.records import Header, TaskRecord
 from ai4s.jobq.store.workflows import WorkflowStore
-from tests.support.faults import Faults, FaultyServices
+from tests.support.faults import Faults, FaultyServices, ProcessKilled
 from tests.support.waiting import until
 
 ACCOUNT, PREFIX = "local", "Test"
@@ -74,6 +74,7 @@ class Stage:
         self.services = services
         self.store = WorkflowStore(services, account=ACCOUNT, prefix=PREFIX)
         self.clock = SystemClock()
+        asyncio.get_running_loop().set_exception_handler(_ignore_the_killed)
 
     def store_with(self, faults: Faults, *, account: str = ACCOUNT) -> WorkflowStore:
         """The same store as another process sees it."""
@@ -175,6 +176,12 @@ class Stage:
 
     async def completions(self) -> int:
         return await self.services.queue(self.store.names.completion_queue).approximate_count()
+
+
+def _ignore_the_killed(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Nobody asks the tasks of a killed process how they ended; that is no news."""
+    if not isinstance(context.get("exception"), ProcessKilled):
+        loop.default_exception_handler(context)
 
 
 def counted(**counts: int) -> dict[TaskState, int]:

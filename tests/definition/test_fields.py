@@ -71,7 +71,10 @@ def test_unknown_task_field_is_refused_with_a_hint(field: str, expected: str) ->
     [
         ("max_paralellism: 3", "Did you mean 'max_parallelism'?"),
         ("queue: gpu", "Did you mean 'default_queue'?"),
-        ("timeout_s: 3", "Did you mean 'default_task_timeout_s'?"),
+        ("timeout: 3", "Did you mean 'timeout_s' (of the run) or 'default_task_timeout_s' (of each task)?"),
+        ("arguments: {}", "Values of params are given at submit."),
+        ("parameters: {}", "Did you mean 'params'?"),
+        ("tags: {}", "Did you mean 'labels'?"),
         ("jobs: []", "Did you mean 'tasks'?"),
     ],
 )
@@ -223,7 +226,7 @@ def test_other_policy_is_refused(policy: str, hint: str) -> None:
     """A8, A13: one of the words, or a whole number from 1."""
     found = only_problem(check_tasks(f"- {{name: a, dep_policy: {policy}}}\n"))
 
-    assert "one of all, any, all_settled, or a whole number from 1" in found
+    assert "one of all, any, all_settled, always, on_failure, or a whole number from 1" in found
     assert hint in found
 
 

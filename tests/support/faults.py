@@ -151,6 +151,10 @@ class FaultyServices:
         self.faults = faults
 
     @property
+    def clock_ahead_s(self) -> float | None:
+        return self._inner.clock_ahead_s
+
+    @property
     def requests(self) -> dict[str, int]:
         return self._inner.requests
 
@@ -204,6 +208,9 @@ class FaultyTable:
                 partition, first=first, before=before, select=select, continuation=continuation, limit=limit
             ),
         )
+
+    def partitions(self) -> AsyncIterator[str]:
+        return self._inner.partitions()
 
     async def transact(self, partition: str, operations: Sequence[Operation]) -> list[ETag]:
         call = Call("table.transact", self.name, (partition, *(operation.row for operation in operations)))

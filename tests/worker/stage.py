@@ -46,6 +46,10 @@ class StageServices:
         return self.local.blobs(container)
 
     @property
+    def clock_ahead_s(self) -> float | None:
+        return self.local.clock_ahead_s
+
+    @property
     def requests(self) -> dict[str, int]:
         return self.local.requests
 

@@ -7,7 +7,7 @@ import pytest
 
 from ai4s.jobq.adapters.azure.credentials import DEVELOPMENT_KEY, Account
 from ai4s.jobq.adapters.azure.services import open_accounts
-from ai4s.jobq.adapters.azure.transport import RetryPolicy, retry_after_s
+from ai4s.jobq.adapters.azure.transport import RetryPolicy, clock_ahead_s, retry_after_s
 from ai4s.jobq.errors import (
     AccessDeniedError,
     MessageLostError,
@@ -214,3 +214,18 @@ async def test_a_download_that_breaks_off_is_never_taken_for_the_whole() -> None
         async with open_accounts(account, account, account, policy=QUICK) as services:
             with pytest.raises(StorageUnavailableError):
                 await services.blobs("files").get("a")
+
+
+def test_the_clock_is_compared_with_the_date_of_an_answer() -> None:
+    """M01."""
+    headers = {"Date": "Sun, 29 Nov 2026 20:00:00 GMT"}
+    at_eight = 1_795_982_400.0
+
+    assert clock_ahead_s(headers, before=None, now=lambda: at_eight + 90.5) == 90.0
+    assert clock_ahead_s(headers, before=None, now=lambda: at_eight - 59.5) == -60.0
+
+
+@pytest.mark.parametrize("headers", [{}, {"Date": "yesterday"}, {"Date": ""}])
+def test_an_answer_without_a_readable_date_tells_nothing_of_the_clock(headers: dict[str, str]) -> None:
+    assert clock_ahead_s(headers, before=None) is None
+    assert clock_ahead_s(headers, before=7.0) == 7.0

@@ -20,15 +20,16 @@ _SDKS = ("azure", "aiohttp")
 
 
 @asynccontextmanager
-async def open_services(target: Target) -> AsyncIterator[Services]:
-    """The tables, queues and blobs of a target, closed at the end.
+async def open_services(target: Target, *, create: bool = True) -> AsyncIterator[Services]:
+    """The tables, queues and blobs of a target, closed at the end. Nothing is made before the first write, except for
+    the file of a local store, if ``create``.
 
     Raises: ``SettingsError``: the SDK that this target needs is not installed, or the local directory cannot be used.
     """
     if target.is_local:
         from ai4s.jobq.adapters.local import open_local
 
-        async with open_local(target.local_dir) as local_services:
+        async with open_local(target.local_dir, create=create) as local_services:
             yield local_services
         return
     try:
@@ -42,11 +43,11 @@ async def open_services(target: Target) -> AsyncIterator[Services]:
 
 
 @asynccontextmanager
-async def open_store(target: Target) -> AsyncIterator[WorkflowStore]:
+async def open_store(target: Target, *, create: bool = True) -> AsyncIterator[WorkflowStore]:
     """The workflows of a target, closed at the end. Raises as ``open_services`` does."""
     from ai4s.jobq.store.workflows import WorkflowStore
 
-    async with open_services(target) as services:
+    async with open_services(target, create=create) as services:
         yield WorkflowStore(services, account=target.account, prefix=target.prefix, container=target.container)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ai4s.jobq.definition.document import Locate, problem_at, shown
 from ai4s.jobq.definition.fields import KWARGS, MISTAKEN_KWARGS
@@ -10,14 +10,15 @@ from ai4s.jobq.definition.model import Task, WorkflowDefinition
 from ai4s.jobq.errors import Problem
 
 
-def warnings_of(definition: WorkflowDefinition, *, locate: Locate) -> list[Problem]:
-    """Warnings about a legal definition, in the order of its tasks."""
-    return [warning for number, task in enumerate(definition.tasks) for warning in _of_task(number, task, locate)]
+def warnings_of(definition: WorkflowDefinition, *, items: Sequence[int], locate: Locate) -> list[Problem]:
+    """Warnings about a legal definition, in the order of its tasks; ``items`` are their numbers in the file."""
+    firsts = dict(zip(reversed(items), reversed(definition.tasks), strict=True))
+    return [warning for item in sorted(firsts) for warning in _of_task(item, firsts[item], locate)]
 
 
 def _of_task(number: int, task: Task, locate: Locate) -> Iterator[Problem]:
     mistaken = dict(_mistaken(task))
-    if "cmd" not in task.kwargs and "cmd" not in mistaken.values():
+    if task.wait_for is None and "cmd" not in task.kwargs and "cmd" not in mistaken.values():
         place = locate(("tasks", number))
         message = f"task {shown(task.name)} has no 'cmd' in its kwargs"
         yield problem_at(

@@ -1,4 +1,4 @@
-"""Judges a condition's tree with the outputs of the parents. Pure; bounded in steps and in depth.
+"""The value of an expression's tree, given the outputs of tasks and the params. Pure; bounded in steps and in depth.
 
 The values are JSON, and compared as JSON: ``true`` is not 1, and only numbers with numbers and texts with texts have an
 order. A parent that is null has no fields; a field that is not there is *missing*, which is an error everywhere but in
@@ -25,7 +25,9 @@ from ai4s.jobq.definition.expression_tree import (
     Not,
     Operator,
     Or,
+    Raw,
     Reference,
+    Root,
     render_reference,
 )
 
@@ -43,48 +45,57 @@ class _MissingError(ConditionError):
     """A reference leads nowhere."""
 
 
-def evaluate(tree: Expression, inputs: Mapping[str, Any]) -> bool:
+def evaluate(tree: Expression, inputs: Mapping[str, Any], params: Mapping[str, Any] | None = None) -> bool:
     """Whether the condition holds. Raises ``ConditionError``."""
-    try:
-        return bool(_Evaluation(inputs).value(tree))
-    except RecursionError as exc:
-        raise ConditionError("the condition compares outputs that are nested too deeply") from exc
+    return bool(Evaluation({Root.INPUTS: inputs, Root.PARAMS: params or {}}, noun="condition").value_of(tree))
 
 
-class _Evaluation:
-    def __init__(self, inputs: Mapping[str, Any]) -> None:
-        self._inputs = inputs
+class Evaluation:
+    """Evaluates expressions over the values that each root has by name; all of them together have one budget of steps."""
+
+    def __init__(self, values: Mapping[Root, Mapping[str, Any]], *, noun: str) -> None:
+        self._values = values
+        self._noun = noun
         self._steps = 0
         self._current = ""  # the parent an aggregate is looking at
 
-    def value(self, node: Expression) -> Any:
+    def value_of(self, tree: Expression) -> Any:
+        """The value of an expression. Raises ``ConditionError``."""
+        try:
+            return self._value(tree)
+        except RecursionError as exc:
+            raise ConditionError(f"the {self._noun} compares outputs that are nested too deeply") from exc
+
+    def _value(self, node: Expression) -> Any:
         self._count_step()
         match node:
             case Literal(value=value):
                 return value
             case Items(items=items):
-                return [self.value(item) for item in items]
+                return [self._value(item) for item in items]
             case Reference():
                 return self._look_up(node)
             case Not(operand=operand):
-                return not self.value(operand)
+                return not self._value(operand)
             case And(operands=operands):
-                return all(self.value(operand) for operand in operands)
+                return all(self._value(operand) for operand in operands)
             case Or(operands=operands):
-                return any(self.value(operand) for operand in operands)
+                return any(self._value(operand) for operand in operands)
             case Comparison():
                 return self._compare(node)
             case Aggregate():
                 return self._aggregate(node)
             case Default(reference=reference, otherwise=otherwise):
-                return self._look_up(reference) if self._exists(reference) else self.value(otherwise)
+                return self._look_up(reference) if self._exists(reference) else self._value(otherwise)
             case Exists(reference=reference):
                 return self._exists(reference)
+            case Raw(operand=operand):
+                return self._value(operand)
 
     def _count_step(self) -> None:
         self._steps += 1
         if self._steps > MAX_STEPS:
-            raise ConditionError(f"the condition takes more than {MAX_STEPS:,} steps on these outputs")
+            raise ConditionError(f"the {self._noun} takes more than {MAX_STEPS:,} steps on these outputs")
 
     def _exists(self, reference: Reference) -> bool:
         try:
@@ -94,16 +105,21 @@ class _Evaluation:
         return value is not None or bool(reference.path)
 
     def _look_up(self, reference: Reference) -> Any:
-        parent = self._current if reference.parent is None else reference.parent
-        value = self._inputs.get(parent)
+        name = self._name_of(reference)
+        value = self._values[reference.root].get(name)
+        if value is None and reference.root is Root.TASKS and not reference.path:
+            raise _missing(value, Reference(name, (), Root.TASKS))
         for index, step in enumerate(reference.path):
-            value = _field(value, step, parent, reference.path[: index + 1])
+            value = _field(value, step, Reference(name, reference.path[: index + 1], reference.root))
         return value
 
+    def _name_of(self, reference: Reference) -> str:
+        return self._current if reference.name is None else reference.name
+
     def _compare(self, node: Comparison) -> bool:
-        left_node, left = node.first, self.value(node.first)
+        left_node, left = node.first, self._value(node.first)
         for sign, right_node in node.rest:
-            right = self.value(right_node)
+            right = self._value(right_node)
             if not self._holds(sign, left, right, (left_node, right_node)):
                 return False
             left_node, left = right_node, right
@@ -148,12 +164,12 @@ class _Evaluation:
         if isinstance(node, Default | Exists):
             node = node.reference
         if isinstance(node, Reference):
-            parent = self._current if node.parent is None else node.parent
-            return f"{render_reference(parent, node.path)} ({_kind(value)})"
+            return f"{render_reference(self._name_of(node), node.path, node.root)} ({_kind(value)})"
         return _kind(value)
 
     def _aggregate(self, node: Aggregate) -> Any:
-        answers = (self._answer(node, parent) for parent in node.parents if self._inputs.get(parent) is not None)
+        inputs = self._values[Root.INPUTS]
+        answers = (self._answer(node, parent) for parent in node.parents if inputs.get(parent) is not None)
         match node.kind:
             case AggregateKind.ALL:
                 return all(answers)
@@ -172,25 +188,35 @@ class _Evaluation:
 
     def _answer(self, node: Aggregate, parent: str) -> bool:
         self._current = parent
-        return bool(self.value(node.operand))
+        return bool(self._value(node.operand))
 
 
-def _field(value: Any, step: str | int, parent: str, path: tuple[str | int, ...]) -> Any:
+def _field(value: Any, step: str | int, place: Reference) -> Any:
+    """The field or item of a value; ``place`` is the reference to it, for the message."""
     if isinstance(step, str) and isinstance(value, Mapping) and step in value:
         return value[step]
     if isinstance(step, int) and isinstance(value, list) and -len(value) <= step < len(value):
         return value[step]
-    where = render_reference(parent, path)
+    raise _missing(value, place)
+
+
+def _missing(holder: Any, place: Reference) -> _MissingError:
+    where = render_reference(place.name or "", place.path, place.root)
     hint = f"Use default({where}, …) or exists({where}) where that may happen."
-    raise _MissingError(f"{where} is missing: {_reason(value, step, parent, path)}. {hint}")
+    return _MissingError(f"{where} is missing: {_reason(holder, place)}. {hint}")
 
 
-def _reason(value: Any, step: str | int, parent: str, path: tuple[str | int, ...]) -> str:
-    if len(path) == 1 and value is None:
-        return f"task {parent!r} has no output (it failed, was skipped, has not ended, or set none)"
-    holder = f"the output of task {parent!r}" if len(path) == 1 else render_reference(parent, path[:-1])
-    if isinstance(step, str):
-        return f"{holder} has no field {step!r}" if isinstance(value, Mapping) else f"{holder} is {_kind(value)}"
+def _reason(value: Any, place: Reference) -> str:
+    """Why the last step of the place cannot be taken from the value of its holder."""
+    name, path = place.name or "", place.path
+    if len(path) <= 1 and value is None:
+        if place.root is Root.PARAMS:
+            return f"param {name!r} has no value"
+        return f"task {name!r} has no output (it failed, was skipped, has not ended, or set none)"
+    first = f"param {name!r}" if place.root is Root.PARAMS else f"the output of task {name!r}"
+    holder = first if len(path) == 1 else render_reference(name, path[:-1], place.root)
+    if isinstance(path[-1], str):
+        return f"{holder} has no field {path[-1]!r}" if isinstance(value, Mapping) else f"{holder} is {_kind(value)}"
     return f"{holder} has {len(value)} items" if isinstance(value, list) else f"{holder} is {_kind(value)}"
 
 

@@ -1,4 +1,4 @@
-"""Makes the text of a condition ready for Python's parser, and finds the way back from its columns to the user's.
+"""Makes the text of an expression ready for Python's parser, and finds the way back from its columns to the user's.
 
 Python has no ``inputs.*``, and ends an expression at a line break; strings are left as they are.
 """
@@ -8,9 +8,7 @@ from __future__ import annotations
 import ast
 import re
 
-from ai4s.jobq.definition.expression_tree import ExpressionError
-
-ROOT = "inputs"
+from ai4s.jobq.definition.expression_tree import ExpressionError, Root
 
 _EVERY = '["*"]'
 _STRING_OR_BLANK_OR_EVERY = re.compile(
@@ -22,7 +20,8 @@ _STRING_OR_BLANK_OR_EVERY = re.compile(
 class ExpressionSource:
     """The text made ready for Python's parser, and the way back from its columns to ours."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, noun: str) -> None:
+        self._noun = noun
         self._lead = len(text) - len(text.lstrip())
         self._inserted_at: list[int] = []  # columns of the prepared text after which it is longer by ``_growth``
         self._growth: list[int] = []
@@ -33,7 +32,7 @@ class ExpressionSource:
         at = 0
         for match in _STRING_OR_BLANK_OR_EVERY.finditer(text):
             if match["comment"]:
-                raise ExpressionError("a condition has no comments", match.start() + self._lead + 1)
+                raise ExpressionError(f"a {self._noun} has no comments", match.start() + self._lead + 1)
             parts.append(text[at : match.start()])
             parts.append(self._piece(match, length=sum(map(len, parts))))
             at = match.end()
@@ -44,7 +43,7 @@ class ExpressionSource:
             return " "
         if not match["every"]:
             return match.group()
-        piece = ROOT + _EVERY
+        piece = Root.INPUTS + _EVERY
         self._inserted_at.append(length + len(piece))
         self._growth.append(len(piece) - len(match.group()))
         return piece
@@ -57,3 +56,7 @@ class ExpressionSource:
     def column_of(self, node: ast.expr) -> int:
         """1-based column in the user's text of a node; Python counts it in bytes of UTF-8."""
         return self.column(len(self.text.encode()[: node.col_offset].decode()))
+
+    def end_column_of(self, node: ast.expr) -> int:
+        """1-based column in the user's text of the character after a node."""
+        return self.column(len(self.text.encode()[: node.end_col_offset].decode()))

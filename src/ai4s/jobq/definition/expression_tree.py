@@ -1,4 +1,4 @@
-"""Conditions as trees of our own nodes, and the two errors they can end in.
+"""Conditions and references as trees of our own nodes, and the two errors they can end in.
 
 Nothing of Python's ``ast`` gets past the parser. Trees are immutable and at most ``MAX_NESTING`` levels high.
 """
@@ -16,7 +16,7 @@ MAX_NESTING = 50
 
 
 class ExpressionError(UsageError):
-    """A condition is wrong as written; ``column`` is the 1-based character where."""
+    """A condition or reference is wrong as written; ``column`` is the 1-based character where."""
 
     def __init__(self, message: str, column: int, *, hint: str = "") -> None:
         self.message = message
@@ -26,7 +26,16 @@ class ExpressionError(UsageError):
 
 
 class ConditionError(JobqError):
-    """A condition cannot be judged with the outputs there are: the task that has it fails with this message."""
+    """An expression has no value with the outputs there are: the task that has it fails with this message."""
+
+
+class Root(StrEnum):
+    """Where a value is read from: the word that a reference begins with."""
+
+    INPUTS = "inputs"
+    PARAMS = "params"
+    TASKS = "tasks"
+    MATRIX = "matrix"
 
 
 class Operator(StrEnum):
@@ -67,10 +76,14 @@ class Items:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A value inside the output of one parent. ``parent`` is None inside an aggregate: the parent it is looking at."""
+    """A value inside the output of a task, or inside a param.
 
-    parent: str | None
+    ``name`` is None inside an aggregate: the parent it is looking at.
+    """
+
+    name: str | None
     path: tuple[str | int, ...]
+    root: Root = Root.INPUTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,13 +140,20 @@ class Exists:
     reference: Reference
 
 
-Expression = Literal | Items | Reference | Not | And | Or | Comparison | Aggregate | Default | Exists
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """A value that is put into a command as it is, unquoted."""
+
+    operand: Expression
 
 
-def render_reference(parent: str, path: tuple[str | int, ...]) -> str:
+Expression = Literal | Items | Reference | Not | And | Or | Comparison | Aggregate | Default | Exists | Raw
+
+
+def render_reference(name: str, path: tuple[str | int, ...], root: Root = Root.INPUTS) -> str:
     """The reference as it would be written."""
-    head = f"inputs.{parent}" if parent.isidentifier() else f"inputs[{_quoted(parent)}]"
-    return head + "".join(_render_step(step) for step in path)
+    steps = (name, "output", *path) if root is Root.TASKS else (name, *path)
+    return root + "".join(_render_step(step) for step in steps)
 
 
 def _render_step(step: Any) -> str:

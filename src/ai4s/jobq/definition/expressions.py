@@ -4,6 +4,8 @@
     all(inputs["train-*"].ok)    count(inputs.*.mae < 0.2) >= 3    almost_all(inputs.*.ok, 1)
     default(inputs.train.mae, 1) < 0.2    exists(inputs.train.mae)    inputs.a.kind in ["x", "y"]
 
+    params.full == true and inputs.train.mae < params.limit
+
 Comparisons (chained too), ``and``/``or``/``not``, ``in``/``not in``, literals, lists. No arithmetic, no other calls. Parsed
 when the definition is checked; nothing is ever given to ``eval``.
 """
@@ -28,6 +30,7 @@ class Condition:
     text: str
     _tree: Expression = field(repr=False)
     _parents: tuple[str, ...] = field(repr=False)
+    _params: Mapping[str, Any] = field(default_factory=dict, repr=False, hash=False)
 
     def parents(self) -> tuple[str, ...]:
         """The parents whose outputs it may read, patterns expanded, in depends_on order."""
@@ -41,13 +44,13 @@ class Condition:
 
         Raises: ``ConditionError``: a field is missing, or values of these types cannot be compared.
         """
-        return evaluate(self._tree, inputs)
+        return evaluate(self._tree, inputs, self._params)
 
 
-def parse(text: str, *, parents: Sequence[str]) -> Condition:
-    """The condition in a text; ``parents`` are the task's depends_on, which is all it may read.
+def parse(text: str, *, parents: Sequence[str], params: Mapping[str, Any] | None = None) -> Condition:
+    """The condition in a text; ``parents`` are the task's depends_on and ``params`` values, which is all it may read.
 
-    Raises: ``ExpressionError``: it is no condition, or reads another task.
+    Raises: ``ExpressionError``: it is no condition, or reads another task or param.
     """
-    tree, used = parse_text(text, parents)
-    return Condition(text, tree, used)
+    tree, used = parse_text(text, parents, params or {})
+    return Condition(text, tree, used, params or {})

@@ -2,87 +2,79 @@
 
 from __future__ import annotations
 
-import re
 from types import MappingProxyType
 
 from ai4s.jobq.definition.expression_parser import MAX_TEXT
+from ai4s.jobq.definition.faults import (
+    MAX_DESCRIPTION,
+    MAX_LABEL_NAME,
+    MAX_LABEL_VALUE,
+    MAX_PARAM_NAME,
+    MAX_WORKFLOW_NAME,
+    RESERVED_VARIABLES,
+    command_fault,
+    condition_fault,
+    description_fault,
+    directory_fault,
+    label_name_fault,
+    label_value_fault,
+    likely_queue_name,
+    nul_fault,
+    param_name_fault,
+    signal_name_fault,
+    variable_name_fault,
+    workflow_name_fault,
+)
 from ai4s.jobq.definition.model import DepPolicy, ResultPolicy
+from ai4s.jobq.definition.parts import Backoff, OnTimeout, ParamType
 from ai4s.jobq.definition.rules import (
     AsWritten,
     Choice,
     ChoiceOrWhole,
     Field,
+    Free,
+    Labelled,
     ListOf,
     MapOf,
+    Number,
     OpenRecord,
     Record,
+    ShortForm,
     Text,
+    Timestamp,
+    Truth,
+    TruthOr,
     Whole,
 )
 from ai4s.jobq.ids import MAX_TASK_NAME, queue_name_problem, task_name_problem
 
 MAX_TASKS = 250_000
 MAX_TASK_BYTES = 256 * 1024  # of canonical JSON: a task travels in one chunk of the stored definition
-MAX_WORKFLOW_NAME = 255
 MAX_TIMEOUT_S = 31_536_000  # a year
 MAX_RETRIES = 1000
+MAX_PRIORITY = 1000
+MAX_LABELS = 32
+MAX_PARAMS = 256
+MAX_AXES = 16
 
-RESERVED_VARIABLES = ("JOBQ_WORKFLOW_ID", "JOBQ_WORKFLOW_TASK", "JOBQ_WORKFLOW_ATTEMPT", "JOBQ_OUTPUT_FILE")
+NOT_YET: frozenset[str] = frozenset(
+    (
+        *("task.allow_failure", "task.undo", "task.priority", "task.retry", "task.delay_s", "task.not_before"),
+        *("task.wait_for", "task.matrix", "task.dep_policy: always", "task.dep_policy: on_failure"),
+        *("workflow.params", "workflow.labels", "workflow.priority", "workflow.fail_fast", "workflow.undo_on_cancel"),
+        *("workflow.timeout_s", "workflow.deadline", "workflow.on_success", "workflow.on_failure", "workflow.on_end"),
+        "${{ … }}",
+    )
+)
+"""What can be written but is not honoured by the engine: refused, so that nothing is silently ignored."""
 
 _NO_NUL = r"^[^\u0000]*$(?!\n)"
 _NOT_BLANK = r"^[^\u0000]*[^\u0000\s][^\u0000]*$(?!\n)"
 _TRIMMED = r"^[^\s\u0000-\u001f\u007f]([^\u0000-\u001f\u007f]*[^\s\u0000-\u001f\u007f])?$(?!\n)"
 _NO_CONTROL = r"^[^\u0000-\u001f\u007f]*$(?!\n)"
-
-
-def workflow_name_fault(name: str) -> str | None:
-    """What is wrong with the name of a workflow."""
-    if not 1 <= len(name) <= MAX_WORKFLOW_NAME:
-        return f"the name of a workflow has 1 to {MAX_WORKFLOW_NAME} characters, this one has {len(name)}"
-    if not name.isprintable():
-        return "the name of a workflow is printable text on one line"
-    return None
-
-
-def command_fault(cmd: str) -> str | None:
-    """What is wrong with a shell command."""
-    if not cmd.strip():
-        return "'cmd' must not be empty"
-    return nul_fault(cmd)
-
-
-def nul_fault(text: str) -> str | None:
-    """Whether the text has a NUL character, which no process can be given."""
-    return f"a NUL character (at character {text.index(chr(0)) + 1}) is not allowed" if "\0" in text else None
-
-
-def directory_fault(path: str) -> str | None:
-    """What is wrong with a path of a directory."""
-    return nul_fault(path) if path else "a path must not be empty"
-
-
-def variable_name_fault(name: str) -> str | None:
-    """What is wrong with the name of an environment variable."""
-    if not name or "=" in name or "\0" in name:
-        return "the name of an environment variable is not empty and has no '=' and no NUL character"
-    if name in RESERVED_VARIABLES:
-        return "this variable is set by the worker for every task, a task cannot set it"
-    return None
-
-
-def condition_fault(text: str) -> str | None:
-    """What is wrong with a condition before it is parsed."""
-    if not text.strip():
-        return "'condition' must not be empty"
-    if len(text) > MAX_TEXT:
-        return f"a condition has at most {MAX_TEXT} characters, this one has {len(text)}"
-    return nul_fault(text)
-
-
-def likely_queue_name(name: str) -> str:
-    """The legal queue name nearest to this one; may still be too short."""
-    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:63]
-
+_LABEL_NAME = r"^[^=\s\u0000-\u001f\u007f]([^=\u0000-\u001f\u007f]*[^=\s\u0000-\u001f\u007f])?$(?!\n)"
+_IDENTIFIER = r"^[A-Za-z_][A-Za-z0-9_]*$(?!\n)"
+_SIGNAL_NAME = r"^[A-Za-z0-9._-]+$(?!\n)"
 
 _TASK_NAME = Text(fault=task_name_problem, min_length=1, max_length=MAX_TASK_NAME, pattern=_TRIMMED, normalise=True)
 _QUEUE = Text(
@@ -91,26 +83,31 @@ _QUEUE = Text(
     max_length=63,
     pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$(?!\n)",
     better=likely_queue_name,
+    templated=True,
 )
 _TIMEOUT = Whole(minimum=1, maximum=MAX_TIMEOUT_S)
 _DIRECTORY = Text(fault=directory_fault, min_length=1, pattern=_NO_NUL)
+_COMMAND = Text(fault=command_fault, min_length=1, pattern=_NOT_BLANK)
+_ENVIRONMENT = MapOf(
+    value=AsWritten(fault=nul_fault, pattern=_NO_NUL),
+    key_fault=variable_name_fault,
+    key_pattern=r"^[^=\u0000]+$(?!\n)",
+    reserved=RESERVED_VARIABLES,
+)
+_PRIORITY = Whole(minimum=-MAX_PRIORITY, maximum=MAX_PRIORITY)
+_DELAY = Number(minimum=0, maximum=MAX_TIMEOUT_S)
 
 KWARGS = OpenRecord(
     noun="kwargs",
     fields=(
         Field(
             name="cmd",
-            rule=Text(fault=command_fault, min_length=1, pattern=_NOT_BLANK),
+            rule=_COMMAND,
             description="The shell command. A task without it is for a custom processor; a shell worker fails it.",
         ),
         Field(
             name="env",
-            rule=MapOf(
-                value=AsWritten(fault=nul_fault, pattern=_NO_NUL),
-                key_fault=variable_name_fault,
-                key_pattern=r"^[^=\u0000]+$(?!\n)",
-                reserved=RESERVED_VARIABLES,
-            ),
+            rule=_ENVIRONMENT,
             description="Environment variables of the command. Values arrive exactly as written here.",
         ),
         Field(name="cwd", rule=_DIRECTORY, description="The directory in which the command runs."),
@@ -120,6 +117,154 @@ KWARGS = OpenRecord(
             description="Where the working directory is copied to in the background while the command runs.",
         ),
     ),
+)
+
+_JOB_HINTS = {
+    **dict.fromkeys(("command", "run", "script", "kwargs"), "A job is written {cmd: …}."),
+    "timeout": "Did you mean 'timeout_s'?",
+    **dict.fromkeys(("retries", "retry", "max_retries"), "Did you mean 'num_retries'?"),
+}
+
+JOB = Record(
+    noun="job",
+    fields=(
+        Field(name="cmd", rule=_COMMAND, description="The shell command.", required=True),
+        Field(name="env", rule=_ENVIRONMENT, description="Environment variables of the command."),
+        Field(name="cwd", rule=_DIRECTORY, description="The directory in which the command runs."),
+        Field(
+            name="queue",
+            rule=_QUEUE,
+            description="The queue whose workers run it. Default: the task's own for undo, default_queue for a hook.",
+            nullable=True,
+        ),
+        Field(
+            name="timeout_s",
+            rule=_TIMEOUT,
+            description="Time limit in seconds, from the start of the command. Default: default_task_timeout_s.",
+            nullable=True,
+        ),
+        Field(
+            name="num_retries",
+            rule=Whole(minimum=0, maximum=MAX_RETRIES),
+            description="How many more attempts follow a first one that failed.",
+            default=0,
+        ),
+    ),
+    hints=_JOB_HINTS,
+)
+
+RETRY = Record(
+    noun="retry",
+    fields=(
+        Field(
+            name="max",
+            rule=Whole(minimum=0, maximum=MAX_RETRIES),
+            description="How many more attempts may follow a first one that failed.",
+            required=True,
+        ),
+        Field(name="delay_s", rule=_DELAY, description="Seconds to wait before the first retry.", default=0),
+        Field(
+            name="backoff",
+            rule=Choice(words=Backoff),
+            description="Whether every delay is the same (fixed) or twice the one before (exponential).",
+            default="fixed",
+        ),
+        Field(
+            name="max_delay_s",
+            rule=_DELAY,
+            description="The longest delay in seconds. Default: no limit.",
+            nullable=True,
+        ),
+        Field(
+            name="jitter",
+            rule=Number(minimum=0, maximum=1),
+            description="The share of each delay that is left to chance, so that many tasks do not come back at once.",
+            default=0,
+        ),
+        Field(
+            name="on_exit_codes",
+            rule=ListOf(item=Whole(minimum=-255, maximum=255), plural="exit codes"),
+            description="Retry after these exit codes only; negative ones are signals. Default: after any failure.",
+        ),
+    ),
+    hints={
+        **dict.fromkeys(("num_retries", "count", "attempts", "limit", "retries"), "Did you mean 'max'?"),
+        "delay": "Did you mean 'delay_s'?",
+        "max_delay": "Did you mean 'max_delay_s'?",
+        "exit_codes": "Did you mean 'on_exit_codes'?",
+    },
+)
+
+WAIT_FOR = Record(
+    noun="wait_for",
+    fields=(
+        Field(
+            name="signal",
+            rule=Text(fault=signal_name_fault, min_length=1, max_length=100, pattern=_SIGNAL_NAME, templated=True),
+            description="The name of the signal. Its data becomes the output of the task.",
+            required=True,
+        ),
+        Field(
+            name="timeout_s",
+            rule=_TIMEOUT,
+            description="How many seconds to wait for it. Default: for ever.",
+            nullable=True,
+        ),
+        Field(
+            name="on_timeout",
+            rule=Choice(words=OnTimeout),
+            description="What becomes of the task when the signal does not come in time: fail, or skip.",
+            default="fail",
+        ),
+    ),
+    hints={"timeout": "Did you mean 'timeout_s'?", "name": "Did you mean 'signal'?"},
+)
+
+MATRIX = MapOf(
+    value=ListOf(item=Labelled(), plural="values", min_items=1),
+    key_fault=param_name_fault,
+    key_pattern=_IDENTIFIER,
+    key_max_length=MAX_PARAM_NAME,
+    min_items=1,
+    max_items=MAX_AXES,
+    plural="axes",
+)
+
+PARAM = Record(
+    noun="param",
+    fields=(
+        Field(
+            name="type",
+            rule=Choice(words=ParamType),
+            description="The type of its values. Default: that of its default, else of its first choice, else string.",
+        ),
+        Field(
+            name="default",
+            rule=Free(),
+            description="The value when none is given at submit.",
+            nullable=True,
+        ),
+        Field(
+            name="required",
+            rule=Truth(),
+            description="Whether a value must be given. Default: yes, unless there is a default. If not, it is null.",
+        ),
+        Field(
+            name="choices",
+            rule=ListOf(item=Free(), plural="values", min_items=1),
+            description="The only values allowed.",
+        ),
+        Field(
+            name="description",
+            rule=Text(fault=description_fault, max_length=MAX_DESCRIPTION),
+            description="What it is for.",
+        ),
+    ),
+    hints={
+        **dict.fromkeys(("options", "enum", "values", "allowed"), "Did you mean 'choices'?"),
+        "value": "Did you mean 'default'?",
+        "help": "Did you mean 'description'?",
+    },
 )
 
 TASK = Record(
@@ -151,8 +296,8 @@ TASK = Record(
             name="dep_policy",
             rule=ChoiceOrWhole(choice=Choice(words=DepPolicy), whole=Whole(minimum=1, maximum=MAX_TASKS)),
             description=(
-                "When the task may run: all parents succeeded, any did, at least N did, or all have ended and one "
-                "succeeded (all_settled)."
+                "When the task may run: all parents succeeded, any did, at least N did, all have ended and one "
+                "succeeded (all_settled), all have ended somehow (always), or all have ended and one failed (on_failure)."
             ),
             default="all",
         ),
@@ -177,13 +322,65 @@ TASK = Record(
             ),
             nullable=True,
         ),
+        Field(
+            name="allow_failure",
+            rule=Truth(),
+            description="Whether the workflow may complete although this task failed.",
+            default=False,
+        ),
+        Field(
+            name="undo",
+            rule=JOB,
+            description="A job that takes back what the task did, when the workflow fails or is cancelled after it.",
+            nullable=True,
+        ),
+        Field(
+            name="priority",
+            rule=_PRIORITY,
+            description="Which tasks are dispatched first: those with the higher number.",
+            default=0,
+        ),
+        Field(
+            name="retry",
+            rule=RETRY,
+            description="How the task is tried again after a failure; num_retries is its short form.",
+            nullable=True,
+        ),
+        Field(
+            name="delay_s",
+            rule=_DELAY,
+            description="Seconds to wait after the last parent has ended.",
+            default=0,
+        ),
+        Field(
+            name="not_before",
+            rule=Timestamp(),
+            description="The task does not start before this time, written with its zone: 2030-01-31T08:00:00Z.",
+            nullable=True,
+        ),
+        Field(
+            name="wait_for",
+            rule=WAIT_FOR,
+            description="A signal that the task waits for instead of running a command: an approval, an event.",
+            nullable=True,
+        ),
+        Field(
+            name="matrix",
+            rule=MATRIX,
+            description="Lists of values: the task becomes one task for each combination, with ${{ matrix.axis }} inside.",
+            nullable=True,
+        ),
     ),
     hints={
         **{key: f"It belongs under 'kwargs': kwargs: {{{key}: …}}." for key in ("cmd", "env", "cwd", "bg_dirsync_to")},
         **dict.fromkeys(("command", "run", "script"), "A command is written kwargs: {cmd: …}."),
         **dict.fromkeys(("needs", "requires", "after", "dependencies"), "Did you mean 'depends_on'?"),
         **dict.fromkeys(("if", "when"), "Did you mean 'condition'?"),
-        **dict.fromkeys(("retries", "retry", "num_retry", "max_retries"), "Did you mean 'num_retries'?"),
+        **dict.fromkeys(("retries", "num_retry", "max_retries"), "Did you mean 'num_retries'?"),
+        **dict.fromkeys(("compensate", "compensation", "rollback"), "Did you mean 'undo'?"),
+        **dict.fromkeys(("strategy", "foreach", "with_items"), "Did you mean 'matrix'?"),
+        "continue_on_error": "Did you mean 'allow_failure'?",
+        "delay": "Did you mean 'delay_s'?",
         "timeout": "Did you mean 'timeout_s'?",
     },
     max_bytes=MAX_TASK_BYTES,
@@ -229,6 +426,80 @@ WORKFLOW = Record(
             default="all_sinks_succeed",
         ),
         Field(
+            name="params",
+            rule=MapOf(
+                value=ShortForm(record=PARAM, field="default"),
+                key_fault=param_name_fault,
+                key_pattern=_IDENTIFIER,
+                key_max_length=MAX_PARAM_NAME,
+                max_items=MAX_PARAMS,
+                plural="params",
+            ),
+            description="Values that are chosen at submit and read as ${{ params.name }}. Short form: name: default.",
+        ),
+        Field(
+            name="labels",
+            rule=MapOf(
+                value=AsWritten(fault=label_value_fault, pattern=_NO_CONTROL, max_length=MAX_LABEL_VALUE),
+                key_fault=label_name_fault,
+                key_pattern=_LABEL_NAME,
+                key_max_length=MAX_LABEL_NAME,
+                max_items=MAX_LABELS,
+                plural="labels",
+            ),
+            description="Marks to find workflows by. They change nothing else.",
+        ),
+        Field(
+            name="priority",
+            rule=_PRIORITY,
+            description="Which workflows' tasks are dispatched first: those with the higher number.",
+            default=0,
+        ),
+        Field(
+            name="fail_fast",
+            rule=TruthOr(word="kill"),
+            description=(
+                "Whether the first failure that nothing handles cancels what has not started; kill: also what runs."
+            ),
+            default=False,
+        ),
+        Field(
+            name="undo_on_cancel",
+            rule=Truth(),
+            description="Whether a cancel runs the undo jobs of completed tasks.",
+            default=True,
+        ),
+        Field(
+            name="timeout_s",
+            rule=_TIMEOUT,
+            description="Time limit in seconds of the whole run. Default: no limit.",
+            nullable=True,
+        ),
+        Field(
+            name="deadline",
+            rule=Timestamp(),
+            description="The time by which the run must have ended, written with its zone: 2030-01-31T08:00:00Z.",
+            nullable=True,
+        ),
+        Field(
+            name="on_success",
+            rule=JOB,
+            description="A job that runs after a run that completed.",
+            nullable=True,
+        ),
+        Field(
+            name="on_failure",
+            rule=JOB,
+            description="A job that runs after a run that failed.",
+            nullable=True,
+        ),
+        Field(
+            name="on_end",
+            rule=JOB,
+            description="A job that runs after every run, however it ended.",
+            nullable=True,
+        ),
+        Field(
             name="tasks",
             rule=ListOf(item=TASK, plural="tasks", min_items=1, max_items=MAX_TASKS),
             description="The tasks. Together with their depends_on they form a graph without cycles.",
@@ -237,7 +508,10 @@ WORKFLOW = Record(
     ),
     hints={
         **dict.fromkeys(("queue", "default_que"), "Did you mean 'default_queue'?"),
-        **dict.fromkeys(("timeout_s", "timeout"), "Did you mean 'default_task_timeout_s'?"),
+        "timeout": "Did you mean 'timeout_s' (of the run) or 'default_task_timeout_s' (of each task)?",
+        "arguments": "Values of params are given at submit.",
+        **dict.fromkeys(("inputs", "parameters", "variables"), "Did you mean 'params'?"),
+        **dict.fromkeys(("tags", "annotations"), "Did you mean 'labels'?"),
         **dict.fromkeys(("jobs", "steps", "nodes"), "Did you mean 'tasks'?"),
         "parallelism": "Did you mean 'max_parallelism'?",
     },

@@ -1,25 +1,28 @@
 """From text, files or Python values to a legal ``WorkflowDefinition``, or to everything that is wrong with it.
 
 ``load_*`` and ``from_mapping`` raise ``DefinitionError`` with all problems, in the order of the document; ``check_*`` answer
-a ``Report`` instead, with warnings, and raise nothing.
+a ``Report`` instead, with warnings, and raise nothing. ``not_yet`` names what is refused because nothing honours it.
 """
 
 from __future__ import annotations
 
 import codecs
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path as FilePath
 from typing import Any
 
 from ai4s.jobq.definition.advice import warnings_of
-from ai4s.jobq.definition.document import NOWHERE, Node, locate_in, problem_at
-from ai4s.jobq.definition.fields import WORKFLOW
+from ai4s.jobq.definition.assemble import head_of, matrix_of, readable_params, task_of
+from ai4s.jobq.definition.document import NOWHERE, Locate, Node, locate_in, problem_at
+from ai4s.jobq.definition.fields import NOT_YET, WORKFLOW
 from ai4s.jobq.definition.json_text import read_json
+from ai4s.jobq.definition.matrix import Expansion, expand
 from ai4s.jobq.definition.model import Task, WorkflowDefinition
 from ai4s.jobq.definition.python_values import read_value
-from ai4s.jobq.definition.read import INVALID, Reader, Reading
+from ai4s.jobq.definition.read import Reader, Reading
+from ai4s.jobq.definition.references import substitute_params
 from ai4s.jobq.definition.scalars import unicode_fault
 from ai4s.jobq.definition.tree_builder import TreeBuilder
 from ai4s.jobq.definition.validate import graph_problems
@@ -57,32 +60,36 @@ def format_of(path: FilePath | str) -> Format:
     return Format.YAML if FilePath(path).suffix.lower() in _YAML_SUFFIXES else Format.JSON
 
 
-def load_file(path: FilePath | str) -> WorkflowDefinition:
+def load_file(path: FilePath | str, *, not_yet: Collection[str] = NOT_YET) -> WorkflowDefinition:
     """The definition in a file. Raises ``DefinitionError``, also when the file cannot be read."""
-    return _definition_of(check_file(path))
+    return _definition_of(check_file(path, not_yet=not_yet))
 
 
-def load_text(text: str | bytes, *, source: str, format: Format | str) -> WorkflowDefinition:
+def load_text(
+    text: str | bytes, *, source: str, format: Format | str, not_yet: Collection[str] = NOT_YET
+) -> WorkflowDefinition:
     """The definition in a text; ``source`` names it in messages. Raises ``DefinitionError``."""
-    return _definition_of(check_text(text, source=source, format=format))
+    return _definition_of(check_text(text, source=source, format=format, not_yet=not_yet))
 
 
-def from_mapping(mapping: Mapping[str, Any], *, source: str = "") -> WorkflowDefinition:
+def from_mapping(
+    mapping: Mapping[str, Any], *, source: str = "", not_yet: Collection[str] = NOT_YET
+) -> WorkflowDefinition:
     """The definition in a mapping as ``json.load`` or ``WorkflowDefinition.to_json`` give it. Raises ``DefinitionError``."""
-    return _definition_of(check_mapping(mapping, source=source))
+    return _definition_of(check_mapping(mapping, source=source, not_yet=not_yet))
 
 
-def check_file(path: FilePath | str) -> Report:
+def check_file(path: FilePath | str, *, not_yet: Collection[str] = NOT_YET) -> Report:
     """Everything that is wrong with a file."""
     try:
         data = FilePath(path).read_bytes()
     except OSError as exc:
         problem = Problem(message=f"cannot be read: {exc.strerror or exc}", source=str(path))
         return Report(source=str(path), definition=None, problems=(problem,))
-    return check_text(data, source=str(path), format=format_of(path))
+    return check_text(data, source=str(path), format=format_of(path), not_yet=not_yet)
 
 
-def check_text(text: str | bytes, *, source: str, format: Format | str) -> Report:
+def check_text(text: str | bytes, *, source: str, format: Format | str, not_yet: Collection[str] = NOT_YET) -> Report:
     """Everything that is wrong with a text. Bytes are UTF-8, with or without a byte order mark."""
     builder = TreeBuilder()
     try:
@@ -93,17 +100,17 @@ def check_text(text: str | bytes, *, source: str, format: Format | str) -> Repor
         read(decoded, builder)
     except DefinitionError as exc:
         return _report(source, None, [*builder.problems, *exc.problems])
-    return _check_tree(builder, source)
+    return _check_tree(builder, source, not_yet)
 
 
-def check_mapping(mapping: Mapping[str, Any], *, source: str = "") -> Report:
+def check_mapping(mapping: Mapping[str, Any], *, source: str = "", not_yet: Collection[str] = NOT_YET) -> Report:
     """Everything that is wrong with a mapping."""
     builder = TreeBuilder()
     try:
         read_value(mapping, builder)
     except DefinitionError as exc:
         return _report(source, None, [*builder.problems, *exc.problems])
-    return _check_tree(builder, source)
+    return _check_tree(builder, source, not_yet)
 
 
 def read_workflow(root: Node, reader: Reader) -> Reading | None:
@@ -112,37 +119,65 @@ def read_workflow(root: Node, reader: Reader) -> Reading | None:
     return reading if isinstance(reading, Reading) else None
 
 
-def _check_tree(builder: TreeBuilder, source: str) -> Report:
+def _check_tree(builder: TreeBuilder, source: str, not_yet: Collection[str]) -> Report:
     if builder.root is None:
         problem = problem_at(NOWHERE, (), "the file is empty", "A workflow has a name and tasks.")
         return _report(source, None, [*builder.problems, problem])
     reader = Reader()
     reading = read_workflow(builder.root, reader)
-    locate = locate_in(builder.root)
     problems = [*builder.problems, *reader.problems]
-    if reading is not None:
-        tasks = [_task(item) for item in reading.values.get("tasks", ())]
-        problems += graph_problems(tasks, locate=locate, unread=_unread_parents(tasks))
-    if problems or reading is None:
+    if reading is None:
         return _report(source, None, problems)
-    definition = WorkflowDefinition(**{**reading.values, "tasks": tuple(tasks)})
-    return _report(source, definition, [], warnings_of(definition, locate=locate))
+    locate = locate_in(builder.root)
+    head, expansion = _assembled(reading, locate)
+    problems += [*expansion.problems, *_unsupported_matrices(reading, locate, not_yet)]
+    problems += graph_problems(
+        head,
+        expansion,
+        locate=locate,
+        unread=_unread_parents(expansion.tasks),
+        params=readable_params(reading),
+        not_yet=not_yet,
+    )
+    if not problems:
+        definition = head.with_tasks(task for task in expansion.tasks if task is not None)
+        problems += _problems_of_defaults(definition, expansion, locate)
+    if problems:
+        return _report(source, None, problems)
+    return _report(source, definition, [], warnings_of(definition, items=expansion.items, locate=locate))
 
 
-def _task(item: Any) -> Task | None:
-    """The task that was read. A field with a mistake is left out, so that no other check stumbles over it again."""
-    if item is INVALID or "name" not in item.values:
-        return None
-    unusable = item.broken - {"name", "depends_on"}
-    if "depends_on" in item.broken:
-        unusable |= {"dep_policy", "condition"}
-    values = {key: value for key, value in item.values.items() if key not in unusable}
-    parents = ("" if parent is INVALID else parent for parent in values.pop("depends_on", ()))
-    return Task(**values, depends_on=tuple(parents))
+def _assembled(reading: Reading, locate: Locate) -> tuple[WorkflowDefinition, Expansion]:
+    """The workflow without tasks, and its tasks, both as far as they were read."""
+    items = reading.values.get("tasks", ())
+    matrices = {number: matrix for number, item in enumerate(items) if (matrix := matrix_of(item))}
+    return head_of(reading), expand([task_of(item) for item in items], matrices, locate=locate)
+
+
+def _unsupported_matrices(reading: Reading, locate: Locate, not_yet: Collection[str]) -> list[Problem]:
+    """The model knows no matrix, so it is looked for here."""
+    if "task.matrix" not in not_yet:
+        return []
+    paths = [
+        ("tasks", number, "matrix") for number, item in enumerate(reading.values.get("tasks", ())) if matrix_of(item)
+    ]
+    return [problem_at(locate(path), path, "'matrix' is not supported by this release yet") for path in paths]
+
+
+def _problems_of_defaults(definition: WorkflowDefinition, expansion: Expansion, locate: Locate) -> list[Problem]:
+    """What would be wrong when no param is given; nothing is said when some must be."""
+    if any(param.required for param in definition.params.values()):
+        return []
+    problems: dict[Problem, None] = {}
+    for path, message in substitute_params(definition)[1]:
+        if path[0] == "tasks" and isinstance(path[1], int):
+            path = ("tasks", expansion.items[path[1]], *path[2:])
+        problems[problem_at(locate(path), path, f"with the defaults of the params: {message}")] = None
+    return list(problems)
 
 
 def _unread_parents(tasks: Sequence[Task | None]) -> set[tuple[int, int]]:
-    """Where ``_task`` put an empty name, or the user wrote one: either is a mistake that was reported already."""
+    """Where ``task_of`` put an empty name, or the user wrote one: either is a mistake that was reported already."""
     return {
         (number, index)
         for number, task in enumerate(tasks)

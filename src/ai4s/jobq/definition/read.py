@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import unicodedata
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
 
@@ -21,27 +22,36 @@ from ai4s.jobq.definition.document import (
     problem_at,
     shown,
 )
+from ai4s.jobq.definition.faults import nul_fault
 from ai4s.jobq.definition.model import canonical_json
 from ai4s.jobq.definition.rules import (
     AsWritten,
     Choice,
     ChoiceOrWhole,
     Field,
+    Free,
+    Labelled,
     ListOf,
     MapOf,
+    Number,
     OpenRecord,
     Record,
     Rule,
+    ShortForm,
     Text,
+    Timestamp,
+    Truth,
+    TruthOr,
     Whole,
     expectation,
 )
-from ai4s.jobq.definition.scalars import describe, is_null, text_of, unicode_fault, value_of
+from ai4s.jobq.definition.scalars import describe, instant_of, is_null, text_of, unicode_fault, value_of
 from ai4s.jobq.errors import Problem
 from ai4s.jobq.ids import near_names
 
 MAX_SUGGESTIONS = 25  # looking for a near name among thousands takes a while, and nobody reads the hundredth
 MAX_HINTED_DIGITS = 12
+TEMPLATE_MARK = "${{"
 
 # Bounds between a node's cost and the bytes of its canonical JSON. A character is at most 12 bytes (two \u escapes), and
 # what costs 64 (an empty list) is at least 2 bytes. They spare most tasks the exact count, and refuse unread what no
@@ -55,6 +65,14 @@ class _Invalid:
 
 
 INVALID: Final = _Invalid()
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A scalar as a value and as written."""
+
+    value: str | int | float | bool
+    text: str
 
 
 @dataclass(slots=True)
@@ -81,6 +99,16 @@ class Reader:
                 return self._as_written(node, rule, path)
             case Whole():
                 return self._whole(node, rule, path)
+            case Number():
+                return self._decimal(node, rule, path)
+            case Truth() | TruthOr():
+                return self._truth(node, rule, path)
+            case Timestamp():
+                return self._timestamp(node, rule, path)
+            case Free():
+                return self._free(node, path)
+            case Labelled():
+                return self._labelled(node, rule, path)
             case Choice():
                 return self._choice(node, rule, path)
             case ChoiceOrWhole():
@@ -93,6 +121,8 @@ class Reader:
                 return self._record(node, rule, path)
             case OpenRecord():
                 return self._open_record(node, rule, path)
+            case ShortForm():
+                return self._short_form(node, rule, path)
 
     def _complain(self, node: Node, path: Path, message: str, hint: str = "") -> None:
         self.problems.append(problem_at(node.place, path, message, hint))
@@ -110,10 +140,11 @@ class Reader:
             return self._wrong_type(node, rule, path, "Quote it if text was meant.")
         if rule.normalise:
             text = unicodedata.normalize("NFC", text)
-        fault = unicode_fault(text) or rule.fault(text)
+        templated = rule.templated and TEMPLATE_MARK in text
+        fault = unicode_fault(text) or (nul_fault(text) if templated else rule.fault(text))
         if fault:
             better = rule.better(text) if rule.better else ""
-            hint = f"Did you mean {better!r}?" if better and not rule.fault(better) else ""
+            hint = f"Did you mean {better!r}?" if better and not templated and not rule.fault(better) else ""
             self._complain(node, path, f"{shown(text)}: {fault}", hint)
         return text
 
@@ -132,6 +163,31 @@ class Reader:
         if not rule.minimum <= value <= rule.maximum:
             return self._wrong_type(node, rule, path)
         return value
+
+    def _decimal(self, node: Node, rule: Number, path: Path) -> Any:
+        value = self._number(node)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return self._wrong_type(node, rule, path, _number_hint(node))
+        if not rule.minimum <= value <= rule.maximum:
+            return self._wrong_type(node, rule, path)
+        return int(value) if value == int(value) else value
+
+    def _truth(self, node: Node, rule: Truth | TruthOr, path: Path) -> Any:
+        value = self._number(node)
+        if isinstance(value, bool) or (isinstance(rule, TruthOr) and value == rule.word):
+            return value
+        quoted = isinstance(value, str) and value.casefold() in ("true", "false")
+        return self._wrong_type(node, rule, path, "Remove the quotes." if quoted else "")
+
+    def _timestamp(self, node: Node, rule: Timestamp, path: Path) -> Any:
+        moment = instant_of(node) if isinstance(node, Scalar) else None
+        return self._wrong_type(node, rule, path) if moment is None else moment
+
+    def _labelled(self, node: Node, rule: Labelled, path: Path) -> Any:
+        if not isinstance(node, Scalar) or is_null(node):
+            return self._wrong_type(node, rule, path)
+        value = self._free_scalar(node, path)
+        return INVALID if value is INVALID else Label(value, node.text)
 
     def _choice(self, node: Node, rule: Choice, path: Path) -> Any:
         text = text_of(node) if isinstance(node, Scalar) else None
@@ -163,6 +219,10 @@ class Reader:
     def _map(self, node: Node, rule: MapOf, path: Path) -> Any:
         if not isinstance(node, MappingNode):
             return self._wrong_type(node, rule, path)
+        if len(node.entries) < rule.min_items:
+            self._complain(node, path, f"{_name(path)} must not be empty")
+        if rule.max_items is not None and len(node.entries) > rule.max_items:
+            return self._wrong(node, path, f"{len(node.entries):,} {rule.plural}, at most {rule.max_items} are allowed")
         values: dict[str, Any] = {}
         for key, entry in node.entries.items():
             fault = unicode_fault(key) or rule.key_fault(key)
@@ -188,6 +248,14 @@ class Reader:
         self._check_required(node, rule, path)
         self._check_size(node, rule, path, reading)
         return reading
+
+    def _short_form(self, node: Node, rule: ShortForm, path: Path) -> Any:
+        if isinstance(node, MappingNode):
+            return self._record(node, rule.record, path)
+        if isinstance(node, Scalar) and is_null(node):
+            return self._wrong_type(node, rule, path)
+        value = self._free(node, path)
+        return INVALID if value is INVALID else Reading({rule.field: value})
 
     def _field(self, node: Node, known: Field, path: Path, reading: Reading) -> None:
         if known.nullable and isinstance(node, Scalar) and is_null(node):
@@ -217,7 +285,7 @@ class Reader:
     def _check_size(self, node: MappingNode, rule: Record, path: Path, reading: Reading) -> None:
         if rule.max_bytes is None or node.cost * _MOST_BYTES_PER_COST <= rule.max_bytes or reading.broken:
             return
-        size = len(canonical_json(reading.values))
+        size = len(canonical_json(_plain(reading.values)))
         if size > rule.max_bytes:
             limit = rule.max_bytes // 1024
             message = f"this {rule.noun} takes {size:,} bytes as JSON, at most {limit} KiB are allowed"
@@ -269,6 +337,19 @@ class Reader:
     def _wrong(self, node: Node, path: Path, message: str, hint: str = "") -> Any:
         self._complain(node, path, message, hint)
         return INVALID
+
+
+def _plain(value: Any) -> Any:
+    """What was read, as JSON of about the size that the finished value has."""
+    if isinstance(value, Reading):
+        value = value.values
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, Label):
+        return value.value
+    return value.isoformat() if isinstance(value, datetime) else value
 
 
 def _name(path: Path) -> str:

@@ -13,7 +13,10 @@ from enum import StrEnum
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Text:
-    """A string. ``normalise``: brought to Unicode NFC. ``better`` proposes a legal text near an illegal one."""
+    """A string. ``normalise``: brought to Unicode NFC. ``better`` proposes a legal text near an illegal one.
+
+    ``templated``: it may hold ``${{ … }}``; then only what comes out in the end has to be legal.
+    """
 
     fault: Callable[[str], str | None]
     min_length: int = 0
@@ -21,6 +24,7 @@ class Text:
     pattern: str | None = None
     normalise: bool = False
     better: Callable[[str], str] | None = None
+    templated: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +33,7 @@ class AsWritten:
 
     fault: Callable[[str], str | None]
     pattern: str | None = None
+    max_length: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +42,41 @@ class Whole:
 
     minimum: int
     maximum: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Number:
+    """A number in a range, whole or not; 5.0 is read as 5."""
+
+    minimum: float
+    maximum: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Truth:
+    """``true`` or ``false``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TruthOr:
+    """``true``, ``false``, or one word."""
+
+    word: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timestamp:
+    """An instant: ISO 8601 with date, time and zone. Read as a ``datetime`` in UTC."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Free:
+    """Any JSON value."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Labelled:
+    """A string, number or truth value that is kept twice: as the value it is and as the text it was written as."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,12 +107,19 @@ class ListOf:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MapOf:
-    """A mapping with any keys that have no fault; ``reserved`` and ``key_pattern`` say it to the schema."""
+    """A mapping with any keys that have no fault; ``reserved`` and ``key_pattern`` say it to the schema.
+
+    ``plural`` names its entries in the message about more than ``max_items``.
+    """
 
     value: Rule
     key_fault: Callable[[str], str | None]
     key_pattern: str
+    key_max_length: int | None = None
     reserved: tuple[str, ...] = ()
+    min_items: int = 0
+    max_items: int | None = None
+    plural: str = "entries"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +131,7 @@ class Field:
     description: str
     required: bool = False
     nullable: bool = False
-    default: str | int | None = None
+    default: str | int | bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +156,32 @@ class OpenRecord:
     fields: tuple[Field, ...]
 
 
-Rule = Text | AsWritten | Whole | Choice | ChoiceOrWhole | ListOf | MapOf | Record | OpenRecord
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShortForm:
+    """A record, or (when it is no mapping) the value of its one field ``field``, which takes any JSON."""
+
+    record: Record
+    field: str
+
+
+Rule = (
+    Text
+    | AsWritten
+    | Whole
+    | Number
+    | Truth
+    | TruthOr
+    | Timestamp
+    | Free
+    | Labelled
+    | Choice
+    | ChoiceOrWhole
+    | ListOf
+    | MapOf
+    | Record
+    | OpenRecord
+    | ShortForm
+)
 
 
 def expectation(rule: Rule) -> str:
@@ -117,10 +189,20 @@ def expectation(rule: Rule) -> str:
     match rule:
         case Text():
             return "a string"
-        case AsWritten():
+        case AsWritten() | Labelled():
             return "a string, a number or a truth value"
         case Whole(minimum=minimum, maximum=maximum):
             return f"a whole number from {minimum} to {maximum:,}"
+        case Number(minimum=minimum, maximum=maximum):
+            return f"a number from {minimum} to {maximum:,}"
+        case Truth():
+            return "true or false"
+        case TruthOr(word=word):
+            return f"true, false or {word}"
+        case Timestamp():
+            return "a time with date and zone, such as 2030-01-31T08:00:00Z"
+        case Free():
+            return "a value"
         case Choice(words=words):
             return f"one of {', '.join(words)}"
         case ChoiceOrWhole(choice=choice, whole=whole):
@@ -129,3 +211,5 @@ def expectation(rule: Rule) -> str:
             return f"a list of {plural}"
         case MapOf() | Record() | OpenRecord():
             return "a mapping"
+        case ShortForm(record=record, field=field):
+            return f"a {record.noun}: a mapping, or its {field} alone"

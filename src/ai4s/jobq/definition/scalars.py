@@ -7,6 +7,7 @@ A bare YAML word is a number, a truth value or null only where YAML 1.2 *and* pe
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 
 from ai4s.jobq.definition.document import MappingNode, Node, Scalar, Style, shown
 
@@ -19,6 +20,10 @@ _WORDS: dict[str, bool | None] = {
 }
 _WHOLE = re.compile(r"[-+]?(?:0|[1-9][0-9]*)")
 _DECIMAL = re.compile(r"[-+]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
+INSTANT = (
+    r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?([Zz]|[+-][0-9]{2}:[0-9]{2})$(?!\n)"
+)
+_INSTANT = re.compile(INSTANT)
 _FIRST_OF_NUMBER = frozenset("0123456789+-.")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
@@ -47,6 +52,17 @@ def value_of(scalar: Scalar) -> str | int | float | bool | None:
     if _WHOLE.fullmatch(text):
         return _whole(text)
     return _decimal(text) if _DECIMAL.fullmatch(text) else text
+
+
+def instant_of(scalar: Scalar) -> datetime | None:
+    """The instant that this ISO 8601 text with date, time and zone names, in UTC, or None when it is none."""
+    text = text_of(scalar)
+    if text is None or not _INSTANT.match(text):
+        return None
+    try:
+        return datetime.fromisoformat(text.upper()).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
 
 
 def unicode_fault(text: str) -> str | None:

@@ -19,14 +19,24 @@ from ai4s.jobq.definition.rules import (
     Choice,
     ChoiceOrWhole,
     Field,
+    Free,
+    Labelled,
     ListOf,
     MapOf,
+    Number,
     OpenRecord,
     Record,
     Rule,
+    ShortForm,
     Text,
+    Timestamp,
+    Truth,
+    TruthOr,
     Whole,
 )
+from ai4s.jobq.definition.scalars import INSTANT
+
+_TEMPLATED = r"^[^\u0000]*\$\{\{[^\u0000]*$(?!\n)"
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -49,11 +59,25 @@ def schema_text() -> str:
 def _schema_of(rule: Rule) -> dict[str, Any]:
     match rule:
         case Text():
-            return {"type": "string", **_text_limits(rule)}
-        case AsWritten(pattern=pattern):
-            return {"type": ["string", "number", "boolean"], **({"pattern": pattern} if pattern else {})}
+            return _schema_of_text(rule)
+        case AsWritten():
+            return {"type": ["string", "number", "boolean"], **_text_limits(rule)}
+        case Labelled():
+            return {"type": ["string", "number", "boolean"]}
         case Whole(minimum=minimum, maximum=maximum):
             return {"type": "integer", "minimum": minimum, "maximum": maximum}
+        case Number(minimum=least, maximum=most):
+            return {"type": "number", "minimum": least, "maximum": most}
+        case Truth():
+            return {"type": "boolean"}
+        case TruthOr(word=word):
+            return {"enum": [False, True, word]}
+        case Timestamp():
+            return {"type": "string", "pattern": INSTANT}
+        case Free():
+            return {}
+        case ShortForm(record=record):
+            return {"if": {"type": "object"}, "then": _schema_of(record), "else": {"not": {"type": "null"}}}
         case Choice(words=words):
             return {"enum": [str(word) for word in words]}
         case ChoiceOrWhole(choice=choice, whole=whole):
@@ -68,9 +92,16 @@ def _schema_of(rule: Rule) -> dict[str, Any]:
             return {"type": "object", "properties": {known.name: _schema_of_field(known) for known in rule.fields}}
 
 
-def _text_limits(rule: Text) -> dict[str, Any]:
+def _schema_of_text(rule: Text) -> dict[str, Any]:
+    limits = _text_limits(rule)
+    if not rule.templated:
+        return {"type": "string", **limits}
+    return {"type": "string", "anyOf": [limits, {"pattern": _TEMPLATED}]}
+
+
+def _text_limits(rule: Text | AsWritten) -> dict[str, Any]:
     limits: dict[str, Any] = {}
-    if rule.min_length:
+    if isinstance(rule, Text) and rule.min_length:
         limits["minLength"] = rule.min_length
     if rule.max_length is not None:
         limits["maxLength"] = rule.max_length
@@ -92,9 +123,14 @@ def _list_limits(rule: ListOf) -> dict[str, Any]:
 
 def _schema_of_map(rule: MapOf) -> dict[str, Any]:
     names: dict[str, Any] = {"pattern": rule.key_pattern}
+    if rule.key_max_length is not None:
+        names["maxLength"] = rule.key_max_length
     if rule.reserved:
         names["not"] = {"enum": list(rule.reserved)}
-    return {"type": "object", "propertyNames": names, "additionalProperties": _schema_of(rule.value)}
+    limits: dict[str, Any] = {"minProperties": rule.min_items} if rule.min_items else {}
+    if rule.max_items is not None:
+        limits["maxProperties"] = rule.max_items
+    return {"type": "object", "propertyNames": names, "additionalProperties": _schema_of(rule.value), **limits}
 
 
 def _schema_of_record(rule: Record) -> dict[str, Any]:

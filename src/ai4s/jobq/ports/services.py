@@ -24,6 +24,14 @@ class Services(Protocol):
     def blobs(self, container: str) -> BlobStore: ...
 
     @property
+    def clock_ahead_s(self) -> float | None:
+        """Seconds by which this machine's clock is ahead of the service's (behind: negative), to about a second.
+
+        By the last answer of the service; None before there was any.
+        """
+        ...
+
+    @property
     def requests(self) -> dict[str, int]:
         """Requests sent so far per kind (``table.get``, ``queue.send`` …), for ``--stats`` and benchmarks."""
         ...

@@ -6,7 +6,7 @@ limits of :mod:`ai4s.jobq.ports.limits`, so that what works on a laptop works in
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NewType, Protocol
 
@@ -121,6 +121,10 @@ class Table(Protocol):
         limit: int = 1000,
     ) -> Page:
         """One page of a partition: row keys from ``first`` (inclusive) up to ``before`` (exclusive)."""
+        ...
+
+    def partitions(self) -> AsyncIterator[str]:
+        """Every partition that has a row, in ascending order. A request for each of them: for repairs, not for work."""
         ...
 
     async def transact(self, partition: str, operations: Sequence[Operation]) -> list[ETag]:

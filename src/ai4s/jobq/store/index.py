@@ -11,11 +11,12 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from datetime import datetime
 
 from ai4s.jobq.errors import CorruptRecordError, EntityExistsError, NewerVersionError, StaleWriteError
 from ai4s.jobq.ids import new_nonce
 from ai4s.jobq.ports.table import Delete, Entity, Insert, Merge, Replace, Table
-from ai4s.jobq.store.layout import ACTIVE, ENDED, ended_row
+from ai4s.jobq.store.layout import ACTIVE, ENDED, ended_row, ended_rows_until
 from ai4s.jobq.store.records import MAX_ERROR_BYTES, IndexRecord, read_index, shortened
 
 LOG = logging.getLogger(__name__)
@@ -97,6 +98,22 @@ class WorkflowIndex:
         with contextlib.suppress(StaleWriteError):
             await self.table.transact(ENDED, [Delete(row)])
 
+    async def retract(self, workflow_id: str, run: str, ended_at: datetime | None) -> None:
+        """Remove the rows that speak of this run, and of no other, after it was purged. Safe to repeat."""
+        places = [(ACTIVE, workflow_id)]
+        if ended_at is not None:
+            places.append((ENDED, ended_row(ended_at, workflow_id)))
+        for partition, row in places:
+            entity = await self.table.get(partition, row)
+            if entity is not None and entity.values.get("run") == run:
+                with contextlib.suppress(StaleWriteError):  # another purge was quicker, or a submission took its place
+                    await self.table.transact(partition, [Delete(row, entity.etag)])
+
+    async def ended_until(self, time: datetime, *, most: int) -> list[IndexRecord]:
+        """Workflows that ended at ``time`` or earlier, the latest first, at most so many; rows that can be read, that is."""
+        page = await self.table.query(ENDED, first=ended_rows_until(time), limit=most)
+        return [record for entity in page.entities if (record := _legible(entity)) is not None]
+
     async def active(self, *, damaged: Callable[[str], None] | None = None) -> AsyncIterator[IndexRecord]:
         """All unfinished workflows, by id. Rows that cannot be read are left out; ``damaged`` is told their ids."""
         async for entity in self._scan(ACTIVE):
@@ -112,10 +129,8 @@ class WorkflowIndex:
     async def ended(self) -> AsyncIterator[IndexRecord]:
         """All ended workflows, newest first. Rows that cannot be read are left out."""
         async for entity in self._scan(ENDED):
-            try:
-                yield read_index(entity)
-            except CorruptRecordError as exc:
-                LOG.debug("Left out: %s", exc)
+            if (record := _legible(entity)) is not None:
+                yield record
 
     async def _scan(self, partition: str) -> AsyncIterator[Entity]:
         continuation: str | None = None
@@ -126,6 +141,15 @@ class WorkflowIndex:
             continuation = page.continuation
             if continuation is None:
                 return
+
+
+def _legible(entity: Entity) -> IndexRecord | None:
+    """The row's record, or None when this release cannot read it."""
+    try:
+        return read_index(entity)
+    except CorruptRecordError as exc:
+        LOG.debug("Left out: %s", exc)
+        return None
 
 
 def _readable(entity: Entity) -> IndexRecord | None:

@@ -86,6 +86,11 @@ def ended_row(ended_at: datetime, workflow_id: str) -> str:
     return f"{_FAR_MS - int(ended_at.timestamp() * 1000):015d}-{workflow_id}"
 
 
+def ended_rows_until(time: datetime) -> str:
+    """The row key at which the ``ended`` partition reaches what ended at ``time`` or earlier."""
+    return ended_row(time, "")
+
+
 def private_queue(run: str, number: int) -> str:
     """Queue ``number`` (in sorted order) of a run that belongs to one process alone (``workflow run``)."""
     return f"run-{run}-{number}"

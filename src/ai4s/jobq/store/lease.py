@@ -23,11 +23,26 @@ LEADING_SHARE = 2 / 3  # of the TTL: a leader whose last renewal is older starts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """Who holds the lease, as that process said itself."""
+    """Who holds the lease, as that process said itself, with the times of its own clock."""
 
     owner: str
     host: str
     since: datetime
+    renewed_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SeenLease:
+    """The lease row as read: its holder (None when it cannot be read), and its version, which changes with each renewal."""
+
+    holder: Holder | None
+    etag: ETag
+
+
+async def read_lease(table: Table) -> SeenLease | None:
+    """The lease of a prefix's index table, or None when nobody has taken it (or its holder left in good order)."""
+    entity = await table.get(LEASE, ROW)
+    return None if entity is None else SeenLease(_read_holder(entity.values), entity.etag)
 
 
 @dataclass(slots=True)
@@ -94,14 +109,27 @@ class CoordinatorLease:
 
     def _values(self) -> dict[str, str | int | float | bool | bytes]:
         held = self.holder is not None and self.holder.owner == self.owner
-        since = self.holder.since if held and self.holder is not None else self.clock.now()
-        return {"v": 1, "owner": self.owner, "host": self.host, "since": iso(since) or ""}
+        now = self.clock.now()
+        since = self.holder.since if held and self.holder is not None else now
+        return {
+            "v": 1,
+            "owner": self.owner,
+            "host": self.host,
+            "since": iso(since) or "",
+            "renewed_at": iso(now) or "",
+        }
 
 
 def _read_holder(values: object) -> Holder | None:
     """Who a lease row names; None when it cannot be read, which is no reason to take over early."""
     try:
         row = dict(values)  # type: ignore[call-overload]  # checked by what follows
-        return Holder(owner=str(row["owner"]), host=str(row["host"]), since=datetime.fromisoformat(str(row["since"])))
+        renewed_at = row.get("renewed_at")
+        return Holder(
+            owner=str(row["owner"]),
+            host=str(row["host"]),
+            since=datetime.fromisoformat(str(row["since"])),
+            renewed_at=datetime.fromisoformat(str(renewed_at)) if renewed_at else None,
+        )
     except (KeyError, TypeError, ValueError):
         return None

@@ -109,6 +109,15 @@ class Header:
         }
 
 
+PURGING = "purging"
+"""A property that the header of a workflow has once its purge has begun. For all readers the workflow is gone then."""
+
+
+def is_being_purged(header: Entity) -> bool:
+    """Whether a purge has begun on the workflow of this header row."""
+    return bool(header.values.get(PURGING))
+
+
 def read_header(entity: Entity) -> Header:
     """The header of a row. Raises ``CorruptRecordError``, ``NewerVersionError``."""
     values = _checked(entity)

@@ -27,7 +27,11 @@ KEPT_EXECUTIONS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerRecord:
-    """One worker process on one queue. ``executions`` are ``<workflow id>/<task row>`` of the tasks in hand."""
+    """One worker process on one queue. ``executions`` are ``<workflow id>/<task row>`` of the tasks in hand.
+
+    ``seen_at`` is when the worker wrote this, ``asked_at`` when it last got an answer from its queue (None: not yet), both
+    by the worker's own clock: for people. None too where an older release wrote the row.
+    """
 
     worker_id: str
     queue: str
@@ -36,6 +40,8 @@ class WorkerRecord:
     slots: int
     version: str
     started_at: datetime
+    seen_at: datetime | None = None
+    asked_at: datetime | None = None
     executions: tuple[str, ...] = ()
 
 
@@ -84,6 +90,8 @@ def _values(record: WorkerRecord) -> dict[str, str | int | float | bool | bytes]
         "slots": record.slots,
         "release": record.version,
         "started_at": iso(record.started_at) or "",
+        "seen_at": iso(record.seen_at) or "",
+        "asked_at": iso(record.asked_at) or "",
         "executions": json.dumps(record.executions[:KEPT_EXECUTIONS], separators=(",", ":")),
     }
 
@@ -99,7 +107,13 @@ def _read(entity: Entity) -> WorkerRecord:
             slots=int(values["slots"]),
             version=str(values["release"]),
             started_at=datetime.fromisoformat(str(values["started_at"])),
+            seen_at=_optional_time(values.get("seen_at")),
+            asked_at=_optional_time(values.get("asked_at")),
             executions=tuple(str(execution) for execution in json.loads(str(values["executions"]))),
         )
     except (KeyError, TypeError, ValueError) as exc:
         raise CorruptRecordError(f"worker row {entity.row!r} is damaged: {exc}") from exc
+
+
+def _optional_time(text: object) -> datetime | None:
+    return datetime.fromisoformat(str(text)) if text else None

@@ -24,6 +24,7 @@ from ai4s.jobq.errors import (
     EntityExistsError,
     MessageTooLargeError,
     NothingSentError,
+    OperationalError,
     StorageUnavailableError,
     WorkflowExistsError,
 )
@@ -48,6 +49,7 @@ from ai4s.jobq.store.records import (
     Header,
     TaskRecord,
     index_record,
+    is_being_purged,
     read_header,
     read_output,
     read_task,
@@ -132,9 +134,9 @@ class WorkflowStore:
     async def _submit(
         self, definition: WorkflowDefinition, workflow_id: str, now: datetime, private: str
     ) -> Submission:
-        existing = await self.read_header(workflow_id)
+        existing = await self._existing(workflow_id)
         if existing is not None:
-            return self._same(existing.header, definition)
+            return self._same(existing, definition)
         run = new_run_id()
         chunks = definition_chunks(definition, run)
         header = _new_header(definition, workflow_id, chunks=len(chunks), run=run, now=now, private=private)
@@ -146,14 +148,24 @@ class WorkflowStore:
         try:
             await self.table.transact(workflow_id, last)
         except EntityExistsError:
-            existing = await self.read_header(workflow_id)
+            existing = await self._existing(workflow_id)
             if existing is None:
                 raise
-            if existing.header.run != run:
-                await self._give_way(header, existing.header)
-                return self._same(existing.header, definition)
+            if existing.run != run:
+                await self._give_way(header, existing)
+                return self._same(existing, definition)
         await self.hint(header)
         return Submission(workflow_id, run, created=True)
+
+    async def _existing(self, workflow_id: str) -> Header | None:
+        """The header under an id that is to be used. Raises ``OperationalError`` while a purge is at work on it."""
+        entity = await self.table.get(workflow_id, HEADER)
+        if entity is not None and is_being_purged(entity):
+            raise OperationalError(
+                f"Workflow {workflow_id!r} is being purged, and its id is free when that is done. Try again in a moment; "
+                f"if the purge was interrupted, finish it: ai4s-jobq workflow purge {workflow_id} --yes"
+            )
+        return None if entity is None else read_header(entity)
 
     async def _give_way(self, ours: Header, winner: Header) -> None:
         """Another submission of this id was quicker: let the index speak of that one."""
@@ -181,9 +193,9 @@ class WorkflowStore:
     # -- read
 
     async def read_header(self, workflow_id: str) -> StoredHeader | None:
-        """The header with its version, or None when there is no such workflow."""
+        """The header with its version, or None when there is no such workflow, or a purge has begun on it."""
         entity = await self.table.get(workflow_id, HEADER)
-        return None if entity is None else StoredHeader(read_header(entity), entity.etag)
+        return None if entity is None or is_being_purged(entity) else StoredHeader(read_header(entity), entity.etag)
 
     async def header(self, workflow_id: str) -> Header | None:
         """The header alone, or None when there is no such workflow."""

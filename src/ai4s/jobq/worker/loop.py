@@ -31,12 +31,14 @@ from ai4s.jobq.worker.scratch import Scratch, open_scratch
 from ai4s.jobq.worker.settings import WorkerSettings
 from ai4s.jobq.worker.shell import ShellProcessor
 from ai4s.jobq.worker.slots import Slots
+from ai4s.jobq.worker.task_log import TaskLogs
 from ai4s.jobq.worker.tasks import TaskRunner
 
 LOG = logging.getLogger(__name__)
 
 REPORTING_S = 5.0  # of the time to stop in, left for reports after the commands have ended
 RECEIVING_S = 3.0  # a receive under way may end by itself, for it may have got messages
+STORING_S = 3.0  # for what tasks printed last; the worker's own log has it too
 KILLED_WITHIN_S = 6.0  # commands that hang in the kernel are left to the reaper
 
 
@@ -98,6 +100,7 @@ class Worker:
             if store is None
             else Reporter(services.queue(completion_queue or store.names.completion_queue), patience=self._patience)
         )
+        self._logs = None if store is None else _task_logs(store, clock)
         self._presence = None if store is None else self._present(services, store)
         self._receiving: asyncio.Task[None] | None = None
         self._emptied = asyncio.Event()
@@ -163,6 +166,8 @@ class Worker:
                     await self._until_empty()
             if self._reporter is not None:
                 await self._reporter.close()
+            if self._logs is not None:
+                await self._logs.close(within_s=STORING_S)
         if not receiving.cancelled():
             receiving.result()
 
@@ -192,7 +197,7 @@ class Worker:
         )
 
     def _task_runner(self) -> TaskRunner | None:
-        if self._store is None or self._reporter is None:
+        if self._store is None or self._reporter is None or self._logs is None:
             return None
         return TaskRunner(
             self._store,
@@ -201,6 +206,7 @@ class Worker:
             patience=self._patience,
             clock=self._clock,
             worker_id=self.worker_id,
+            logs=self._logs,
         )
 
     def _cancellation(self, store: WorkflowStore) -> CancellationPoll:
@@ -213,6 +219,8 @@ class Worker:
             worker_id=self.worker_id,
             started_at=self._clock.now(),
             in_hand=lambda: tuple(assignment.key for assignment in self._slots.tasks),
+            asked_at=lambda: self._receiver.asked_at,
+            clock=self._clock,
             patience=self._patience,
         )
 
@@ -254,3 +262,7 @@ class Worker:
             lost=endings[Ending.LOST],
             gave_up=self._gave_up,
         )
+
+
+def _task_logs(store: WorkflowStore, clock: Clock) -> TaskLogs:
+    return TaskLogs(lambda: store.services.blobs(store.outputs_store.container), clock=clock)

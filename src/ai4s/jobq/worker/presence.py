@@ -14,6 +14,7 @@ from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 
 from ai4s.jobq.ids import new_nonce
+from ai4s.jobq.ports.clock import Clock
 from ai4s.jobq.store.workers import HEARTBEAT_S, WorkerRecord, WorkerRegistry
 from ai4s.jobq.worker.patience import OUTAGES, Patience
 from ai4s.jobq.worker.settings import WorkerSettings
@@ -33,6 +34,8 @@ class Presence:
         worker_id: str,
         started_at: datetime,
         in_hand: Callable[[], tuple[str, ...]],
+        asked_at: Callable[[], datetime | None],
+        clock: Clock,
         patience: Patience,
     ) -> None:
         self._registry = registry
@@ -40,6 +43,8 @@ class Presence:
         self._worker_id = worker_id
         self._started_at = started_at
         self._in_hand = in_hand
+        self._asked_at = asked_at
+        self._clock = clock
         self._patience = patience
         self._changed = asyncio.Event()
 
@@ -77,6 +82,8 @@ class Presence:
             slots=self._settings.slots,
             version=_version(),
             started_at=self._started_at,
+            seen_at=self._clock.now(),
+            asked_at=self._asked_at(),
             executions=self._in_hand(),
         )
 

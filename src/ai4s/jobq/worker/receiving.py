@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime
 
 from ai4s.jobq.errors import AccessDeniedError
 from ai4s.jobq.ports.clock import Clock
@@ -30,6 +31,8 @@ class Receiver:
         self._stays = stays
         self._leaving = False
         self._received_once = False
+        self.asked_at: datetime | None = None
+        """When the queue last answered, for people."""
         self._idle_since: float | None = None
         self._backoff_s = FIRST_BACKOFF_S
         self._woken = asyncio.Event()
@@ -72,7 +75,7 @@ class Receiver:
                 raise  # not an outage but a wrong account or a missing role: tell whoever starts us
             self._patience.say(f"receive from queue {self._queue.name}", exc)
             return False
-        self._received_once = True
+        self._received_once, self.asked_at = True, self._clock.now()
         if self._leaving:
             await self._give_back(messages)
         else:

@@ -64,6 +64,10 @@ class AzureServices:
         self._containers: dict[str, AzureBlobStore] = {}
 
     @property
+    def clock_ahead_s(self) -> float | None:
+        return self._transport.clock_ahead_s
+
+    @property
     def requests(self) -> dict[str, int]:
         return dict(self._requests)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any, cast
 
 from azure.core.async_paging import AsyncPageIterator
@@ -96,6 +96,12 @@ class AzureTable:
             " and ".join(comparisons), select, continuation, operation="query", limit=min(limit, MAX_PAGE)
         )
 
+    async def partitions(self) -> AsyncIterator[str]:
+        """The first row behind each partition leads to the next one, however many rows lie between."""
+        last: str | None = None
+        while (last := await self._partition_after(last)) is not None:
+            yield last
+
     async def transact(self, partition: str, operations: Sequence[Operation]) -> list[ETag]:
         check_transaction(partition, operations)
 
@@ -113,6 +119,17 @@ class AzureTable:
     async def _create(self) -> None:
         async with self._edge.call("create"):
             await self._client.create_table()
+
+    async def _partition_after(self, partition: str | None) -> str | None:
+        query_filter = f"PartitionKey gt {_quoted(partition or '')}"
+        continuation: str | None = None
+        while True:
+            page = await self._page(query_filter, (), continuation, operation="partitions", limit=1)
+            if page.entities:
+                return page.entities[0].partition
+            continuation = page.continuation
+            if continuation is None:
+                return None
 
     async def _all(self, query_filter: str, select: Sequence[str] | None) -> list[Entity]:
         found: list[Entity] = []

@@ -90,6 +90,8 @@ class RetryingTransport(AioHttpTransport):  # type: ignore[misc]  # exported laz
         )
         self._policy = policy
         self._requests = requests
+        self.clock_ahead_s: float | None = None
+        """Seconds by which this machine's clock is ahead of the service's, by the Date of its last answer."""
 
     async def send(self, request: Any, **options: Any) -> Any:
         started = time.monotonic()
@@ -125,6 +127,7 @@ class RetryingTransport(AioHttpTransport):  # type: ignore[misc]  # exported laz
         if response.status_code not in PASSING_STATUSES and REQUEST_ID not in response.headers:
             response.internal_response.close()  # its body may have no end
             return ForeignAnswerError("an answer without a request id")
+        self.clock_ahead_s = clock_ahead_s(response.headers, before=self.clock_ahead_s)
         return response
 
 
@@ -157,6 +160,18 @@ def retry_after_s(headers: Mapping[str, str], *, now: Callable[[], float] = time
             with suppress(ValueError):  # or nonsense, which asks for nothing
                 return max(0.0, email.utils.parsedate_to_datetime(text).timestamp() - now())
     return None
+
+
+def clock_ahead_s(
+    headers: Mapping[str, str], *, before: float | None, now: Callable[[], float] = time.time
+) -> float | None:
+    """Seconds by which our clock is ahead of the answer's Date; ``before`` when it has none that can be read.
+
+    The Date is cut to whole seconds, so half of one is added.
+    """
+    with suppress(KeyError, ValueError, TypeError):  # no Date, or one that is none: tells nothing
+        return now() - (email.utils.parsedate_to_datetime(headers["Date"]).timestamp() + 0.5)
+    return before
 
 
 def _may_pass(outcome: Any) -> bool:

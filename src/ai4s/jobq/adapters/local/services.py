@@ -34,6 +34,11 @@ class LocalServices:
         self._containers: dict[str, DirectoryBlobStore] = {}
 
     @property
+    def clock_ahead_s(self) -> float | None:
+        """There is no other clock than this machine's."""
+        return 0.0
+
+    @property
     def requests(self) -> dict[str, int]:
         return self._requests
 

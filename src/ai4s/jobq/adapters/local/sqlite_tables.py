@@ -11,7 +11,7 @@ import base64
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple, assert_never
 
@@ -82,6 +82,18 @@ class SqliteTable:
         entities = await self._select(partition, f"{condition} ORDER BY row LIMIT ?", [*values, limit + 1], select)
         more = len(entities) > limit
         return Page(entities=entities[:limit], continuation=entities[limit - 1].row if more else None)
+
+    async def partitions(self) -> AsyncIterator[str]:
+        statement = "SELECT part FROM entities WHERE tbl=? AND part>? ORDER BY part LIMIT 1"
+        last = ""
+        while True:
+            self._requests["table.partitions"] += 1
+            values = (self._table, last)
+            found = await self._database.read(partial(_first, statement=statement, values=values))
+            if found is None:
+                return
+            last = found
+            yield last
 
     async def transact(self, partition: str, operations: Sequence[Operation]) -> list[ETag]:
         check_transaction(partition, operations)
@@ -172,6 +184,11 @@ def _delete(connection: sqlite3.Connection, key: _Key, *, expected: ETag | None)
     statement = "DELETE FROM entities WHERE tbl=? AND part=? AND row=? AND etag=ifnull(?, etag)"
     if connection.execute(statement, (*key, expected)).rowcount == 0:
         raise _stale(key)
+
+
+def _first(connection: sqlite3.Connection, *, statement: str, values: Sequence[str]) -> str | None:
+    found = connection.execute(statement, values).fetchone()
+    return None if found is None else str(found[0])
 
 
 def _delete_some(connection: sqlite3.Connection, *, table: str) -> int:
