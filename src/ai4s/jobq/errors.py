@@ -49,9 +49,7 @@ class Problem:
     hint: str = ""
 
     def __str__(self) -> str:
-        place = ":".join(
-            str(part) for part in (self.source, self.line, self.column) if part not in ("", None)
-        )
+        place = ":".join(str(part) for part in (self.source, self.line, self.column) if part not in ("", None))
         head = ": ".join(part for part in (place, self.path) if part)
         tail = f" {self.hint}" if self.hint else ""
         return f"{head}: {self.message}{tail}" if head else f"{self.message}{tail}"

@@ -27,7 +27,7 @@ from ai4s.jobq.engine.run import WorkflowRun
 from ai4s.jobq.errors import BlobNotFoundError, CorruptRecordError, InternalError, StaleWriteError
 from ai4s.jobq.ports.clock import Clock
 from ai4s.jobq.store.commit import MAX_OUTBOX, commit
-from ai4s.jobq.store.layout import task_number, task_row
+from ai4s.jobq.store.layout import job_number, task_number, task_row
 from ai4s.jobq.store.records import Header
 from ai4s.jobq.store.wire import BlobRef, Report
 from ai4s.jobq.store.workflows import LoadedRun, WorkflowStore
@@ -80,7 +80,7 @@ class WorkflowCycle:
             try:
                 if not await self._load_for(deliveries):
                     return None
-                decision = await self._decide([*events_of(deliveries), *events])
+                decision = await self._decide([*events_of(deliveries, len(self.loaded.run.graph)), *events])
                 if await self._store_decision(decision, deliveries):
                     return decision
             except StaleWriteError:
@@ -258,7 +258,8 @@ def _knows_delivery(loaded: LoadedRun, delivery: Delivery) -> bool:
 
 def _knows_report(run: WorkflowRun, report: Report) -> bool:
     try:
-        number = task_number(report.row)
+        number = job_number(report.row, len(run.graph))
     except ValueError:
         return True  # no task's row, now or ever
-    return report.life <= run.life and (number >= len(run.tasks) or report.attempt <= run.tasks[number].attempt)
+    job = run.at(number)
+    return report.life <= run.life and (job is None or report.attempt <= job.attempt)

@@ -11,7 +11,7 @@ from functools import cached_property
 
 from ai4s.jobq.definition.expressions import Condition
 from ai4s.jobq.definition.expressions import parse as parse_condition
-from ai4s.jobq.definition.model import DepPolicy, WorkflowDefinition
+from ai4s.jobq.definition.model import DepPolicy, Task, WorkflowDefinition
 from ai4s.jobq.definition.parts import Job
 from ai4s.jobq.definition.references import with_params
 from ai4s.jobq.engine.states import JobKind
@@ -83,6 +83,17 @@ class Graph:
         assert undo is not None
         return undo
 
+    def work(self, number: int) -> Task | Job:
+        """What a job is to do: the task, undo job or hook as written."""
+        return self.definition.tasks[number] if number < len(self) else self.job(number)
+
+    def inputs(self, number: int) -> tuple[int, ...]:
+        """The tasks whose outputs a job is handed: a task's parents, or the task that is undone."""
+        size = len(self)
+        if number < size:
+            return self.parents[number]
+        return (number - size,) if number < 2 * size else ()
+
     def queue(self, number: int) -> str:
         """The queue a job runs on."""
         size = len(self)
@@ -104,6 +115,11 @@ class Graph:
         if number < len(self):
             return self.definition.tasks[number].max_retries
         return self.job(number).num_retries
+
+    @cached_property
+    def signals(self) -> frozenset[str]:
+        """The names of the signals that tasks wait for."""
+        return frozenset(task.wait_for.signal for task in self.definition.tasks if task.wait_for is not None)
 
     @cached_property
     def conditions(self) -> dict[int, Condition]:

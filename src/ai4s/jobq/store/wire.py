@@ -21,6 +21,7 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from ai4s.jobq.engine.events import Cause as Cause
+from ai4s.jobq.engine.states import JobKind as Kind
 from ai4s.jobq.errors import CorruptRecordError, NewerVersionError, UsageError
 from ai4s.jobq.ids import check_workflow_id
 
@@ -32,12 +33,6 @@ MAX_REPORT_BYTES = 48 * 1024  # completions sharing one message; leaves room for
 MAX_OUTPUT_BYTES = 60 * 1024  # of an inline output in a report: a property holds 64 KiB, workers send up to 32 KiB
 MAX_NAME = 512  # characters of an execution's, a worker's or a blob's name in a report
 MAX_DURATION_S = 1e9  # 30 years
-
-
-class Kind(StrEnum):
-    """What sort of job a task message carries; decides what stops it."""
-
-    FORWARD = "forward"
 
 
 class Outcome(StrEnum):
