@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from ai4s.jobq.errors import AccessDeniedError, BlobNotFoundError, MessageLostError, StaleWriteError, StorageUnavailableError
 from ai4s.jobq.ports.blob import BlobInfo
 from ai4s.jobq.ports.queue import Message, OutgoingMessage
-from ai4s.jobq.ports.table import Entity, ETag, Operation, Page
+from ai4s.jobq.ports.table import Entity, ETag, Merge, Operation, Page
 from tests.model.cloud import Cloud
 from tests.model.scenario import ANY_CALL, EXTRA, WRITES, WRITING, Fault, Scenario
 
@@ -105,11 +105,15 @@ class Actor:
             task.cancel()
 
     async def call(self, call: str, what: str, do: Callable[[], T], *, touch: Callable[[], None] | None = None) -> T:
-        """One call of a port; ``do`` is what happens in the cloud, ``touch`` how somebody else gets in its way."""
+        """One call of a port; ``do`` is what happens in the cloud.
+
+        ``touch`` is how somebody else gets in the way of a conditional write, None for everything else.
+        """
         await self._travel()
         self._calls[call] += 1
         fault = self._plan.next(self.name, call, self._calls[call])
-        if fault is None:
+        unconditional = call == "transact" and touch is None
+        if fault is None or (unconditional and fault.kind in ("repeated", "touched")):
             return await self._answered(what, do)
         self.say(f"{what} !! {fault.kind} {fault.seconds:g} s")
         if fault.kind == "touched" and touch is not None:
@@ -219,6 +223,10 @@ class ActorServices:
         return ActorBlobs(container, self.actor)
 
     @property
+    def clock_ahead_s(self) -> float | None:
+        return None
+
+    @property
     def requests(self) -> dict[str, int]:
         return {}
 
@@ -263,14 +271,21 @@ class ActorTable:
             lambda: self._cloud.query(self.name, partition, first, before, continuation, limit),
         )
 
+    async def partitions(self) -> AsyncIterator[str]:
+        for partition in sorted(name for name, rows in self._cloud.tables[self.name].items() if rows):
+            yield partition
+
     async def transact(self, partition: str, operations: Sequence[Operation]) -> list[ETag]:
         rows = ", ".join(f"{type(operation).__name__.lower()} {operation.row}" for operation in operations)
+
+        def touch() -> None:
+            self._cloud.touch(self.name, partition, operations[-1].row)
 
         return await self._actor.call(
             "transact",
             f"transact {self.name}/{partition} {rows}",
             lambda: self._cloud.transact(self.name, partition, operations, self._actor.name),
-            touch=lambda: self._cloud.touch(self.name, partition, operations[-1].row),
+            touch=None if all(isinstance(operation, Merge) for operation in operations) else touch,
         )
 
     async def drop(self) -> None:

@@ -6,6 +6,7 @@ A schedule of many minutes takes milliseconds, and the same program takes the sa
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Coroutine
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
@@ -24,6 +25,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     """asyncio's own loop on a selector that waits for nothing."""
 
     _scheduled: list[asyncio.TimerHandle]
+    _ready: deque[Any]
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,11 +41,16 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.steps += 1
         if self.steps > MAX_STEPS:
             self.steps = 0
-            raise Stuck(f"more than {MAX_STEPS} steps by {self._time:.1f} s: something spins")
+            raise Stuck(f"more than {MAX_STEPS} steps by {self._time:.1f} s: something spins in {self._busy()}")
         if timeout is None:
             raise Stuck(f"nothing can ever happen after {self._time:.1f} s")
         if timeout > 0:
             self._time = max(self._time, self._scheduled[0].when())
+
+    def _busy(self) -> str:
+        """Which tasks are about to run, for the error."""
+        tasks = (getattr(handle._callback, "__self__", handle._callback) for handle in self._ready)
+        return ", ".join(str(getattr(task, "get_coro", lambda task=task: task)()) for task in tasks)[:600]
 
     def _process_events(self, events: list[Any]) -> None:
         """There are no files."""

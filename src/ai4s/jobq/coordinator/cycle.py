@@ -80,7 +80,7 @@ class WorkflowCycle:
             try:
                 if not await self._load_for(deliveries):
                     return None
-                decision = await self._decide([*events_of(deliveries, len(self.loaded.run.graph)), *events])
+                decision = await self._decide(deliveries, events)
                 if await self._store_decision(decision, deliveries):
                     return decision
             except StaleWriteError:
@@ -135,11 +135,12 @@ class WorkflowCycle:
 
     # -- decide
 
-    async def _decide(self, events: Sequence[Event]) -> Decision:
+    async def _decide(self, deliveries: Sequence[Delivery], events: Sequence[Event]) -> Decision:
         """First what happened, then what to dispatch into the room there is after it: a freed slot is filled at once."""
         assert self.loaded is not None
         run = self.loaded.run
-        decision = decide(run, events, now=self._now(), room=Room(queues={}, dispatches=0))
+        happened = [*events_of(deliveries, len(run.graph)), *events]
+        decision = decide(run, happened, now=self._now(), room=Room(queues={}, dispatches=0))
         while decision.resolves:
             answers = await self._resolve(decision)
             decision = decide(run, answers, now=self._now(), room=Room(queues={}, dispatches=0), onto=decision)

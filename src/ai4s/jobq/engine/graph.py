@@ -124,8 +124,9 @@ class Graph:
     @cached_property
     def conditions(self) -> dict[int, Condition]:
         """The parsed conditions by task number."""
+        values = self.definition.param_values()
         return {
-            number: parse_condition(task.condition, parents=task.depends_on)
+            number: parse_condition(task.condition, parents=task.depends_on, params=values)
             for number, task in enumerate(self.definition.tasks)
             if task.condition is not None
         }

@@ -92,13 +92,9 @@ def job_number(row: str, tasks: int) -> int:
     return kind * tasks + place
 
 
-def is_job_row(row: str, tasks: int) -> bool:
-    """Whether a row key is that of a job of a run with so many tasks."""
-    try:
-        job_number(row, tasks)
-    except ValueError:
-        return False
-    return True
+def is_beyond(row: str, tasks: int) -> bool:
+    """Whether a row key is that of a task, or of its undo job, that a run with so many tasks does not have."""
+    return row[:1] in ("t", "u") and row[1:].isascii() and row[1:].isdigit() and int(row[1:]) >= tasks
 
 
 def hook_rows() -> tuple[str, str]:

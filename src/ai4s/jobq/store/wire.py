@@ -21,7 +21,7 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from ai4s.jobq.engine.events import Cause as Cause
-from ai4s.jobq.engine.states import JobKind as Kind
+from ai4s.jobq.engine.states import JobKind
 from ai4s.jobq.errors import CorruptRecordError, NewerVersionError, UsageError
 from ai4s.jobq.ids import check_workflow_id
 
@@ -71,7 +71,7 @@ class TaskMessage:
     row: str
     task_name: str
     attempt: int
-    kind: Kind = Kind.FORWARD
+    kind: JobKind = JobKind.FORWARD
     timeout_s: int | None = None
     kwargs: Mapping[str, Any] | None = None
     parents: str = ""
@@ -277,7 +277,7 @@ def _task_message(record: Mapping[str, Any]) -> TaskMessage:
         row=_text(record, "row"),
         task_name=_text(record, "task"),
         attempt=_count(record, "attempt"),
-        kind=Kind(record["kind"]),
+        kind=JobKind(record["kind"]),
         timeout_s=_count(record, "timeout_s") if record.get("timeout_s") is not None else None,
         kwargs=kwargs,
         parents=_text(record, "parents") if record.get("parents") is not None else "",

@@ -46,7 +46,7 @@ from ai4s.jobq.store.layout import (
     Names,
     chunk_rows,
     hook_rows,
-    is_job_row,
+    is_beyond,
     signal_name,
     signal_rows,
 )
@@ -315,7 +315,7 @@ def _submit_parts(chunks: Sequence[Insert], header: Insert) -> list[list[Operati
 def _jobs(graph: Graph, entities: Sequence[Entity]) -> list[TaskRun]:
     """The jobs of these rows; rows beyond the definition are left out. What of earlier lives counts the engine decides."""
     size = len(graph)
-    jobs = [read_task_run(entity, life=0, tasks=size) for entity in entities if is_job_row(entity.row, size)]
+    jobs = [read_task_run(entity, life=0, tasks=size) for entity in entities if not is_beyond(entity.row, size)]
     known = set(graph.job_numbers())
     return [job for job in jobs if job.number < size or job.number in known]
 

@@ -1,7 +1,7 @@
 """What a command prints: its end is kept for the error text, its lines go to the log.
 
 Memory is bounded whatever is printed: the last 16 KiB of each stream are kept, and a line longer than 8 KiB is logged in
-pieces. Nothing here assumes that the bytes are text.
+pieces. Nothing here assumes that the bytes are text. Secrets of the task's ``env`` are hidden before anybody sees them.
 """
 
 from __future__ import annotations
@@ -9,6 +9,9 @@ from __future__ import annotations
 import codecs
 import logging
 import re
+from collections.abc import Callable
+
+from ai4s.jobq.worker.masking import Mask
 
 KEPT_BYTES = 16 * 1024
 MAX_LINE = 8 * 1024
@@ -20,27 +23,45 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]"
 
 
 class Capture:
-    """The end of one stream, and where its lines are logged (None: nowhere)."""
+    """The end of one stream, and who else gets it: ``lines`` logs it, ``keep`` stores it; None means nobody."""
 
-    __slots__ = ("_lines", "_tail")
+    __slots__ = ("_keep", "_lines", "_mask", "_tail")
 
-    def __init__(self, lines: LineLog | None = None) -> None:
+    def __init__(
+        self,
+        lines: LineLog | None = None,
+        *,
+        keep: Callable[[bytes], None] | None = None,
+        secrets: tuple[bytes, ...] = (),
+    ) -> None:
         self._tail = bytearray()
         self._lines = lines
+        self._keep = keep
+        self._mask = Mask(secrets) if secrets else None
 
     def feed(self, data: bytes) -> None:
         """Take what was read next."""
+        if self._mask is not None:
+            data = self._mask.feed(data)
+        if data:
+            self._take(data)
+
+    def close(self) -> None:
+        """The stream has ended; log its last unfinished line."""
+        if self._mask is not None and (data := self._mask.close()):
+            self._take(data)
+        if self._lines is not None:
+            self._lines.close()
+
+    def _take(self, data: bytes) -> None:
         tail = self._tail
         tail += data[-KEPT_BYTES:]
         if len(tail) > 2 * KEPT_BYTES:  # cut seldom, so that single bytes stay cheap
             del tail[:-KEPT_BYTES]
         if self._lines is not None:
             self._lines.feed(data)
-
-    def close(self) -> None:
-        """The stream has ended; log its last unfinished line."""
-        if self._lines is not None:
-            self._lines.close()
+        if self._keep is not None:
+            self._keep(data)
 
     def text(self) -> str:
         """The last 16 KiB as readable text."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self
 
+from ai4s.jobq.store.task_logs import Stream
 from ai4s.jobq.store.wire import Cause
 
 
@@ -20,6 +21,14 @@ class StopRequest:
 
     cause: Cause
     grace_s: float
+
+
+class OutputLog(Protocol):
+    """Where what a job prints is kept. ``feed`` returns at once, and never fails."""
+
+    def feed(self, stream: Stream, data: bytes) -> None:
+        """Take what was printed next on ``stream``."""
+        ...
 
 
 class StopSignal:
@@ -47,6 +56,7 @@ class Job:
 
     ``label`` says in logs whose it is. ``variables`` are set for the command and win over everything the user sets.
     ``timeout_s`` counts from the start of the command; None means no limit. ``on_start`` is called when it has started.
+    ``log`` is None where nothing keeps what the job prints.
     """
 
     label: str
@@ -55,6 +65,7 @@ class Job:
     timeout_s: float | None
     stop: StopSignal
     on_start: Callable[[], None] = lambda: None
+    log: OutputLog | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

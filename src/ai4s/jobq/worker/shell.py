@@ -12,14 +12,17 @@ import logging
 import shutil
 import signal
 from collections.abc import Mapping
+from functools import partial
 from types import TracebackType
 from typing import Self
 
 from ai4s.jobq.ports.clock import Clock
+from ai4s.jobq.store.task_logs import Stream
 from ai4s.jobq.store.wire import Cause
 from ai4s.jobq.worker.capture import Capture, LineLog, error_text
 from ai4s.jobq.worker.child import Child, start_child
 from ai4s.jobq.worker.command import Command, CommandError, read_command, start_problem
+from ai4s.jobq.worker.masking import secrets_of
 from ai4s.jobq.worker.processor import Job, JobResult, StopRequest
 from ai4s.jobq.worker.reaper import Reaper
 from ai4s.jobq.worker.settings import WorkerSettings
@@ -72,9 +75,11 @@ class ShellProcessor:
         await asyncio.to_thread(self._reaper.close)
 
     async def __call__(self, job: Job) -> JobResult:
-        stdout, stderr = _capture(job.label, logging.INFO), _capture(job.label, logging.WARNING)
         try:
             command = read_command(job.kwargs)
+            secrets = secrets_of(command.env)
+            stdout = _capture(job, Stream.STDOUT, logging.INFO, secrets)
+            stderr = _capture(job, Stream.STDERR, logging.WARNING, secrets)
             self._reaper.start()
             child = self._start(command, job.variables, stdout, stderr)
         except CommandError as exc:
@@ -137,8 +142,13 @@ def _shell(settings: WorkerSettings, *, search_path: str | None) -> tuple[str, .
     return (shell, *options)  # "--": a command may begin with a dash
 
 
-def _capture(label: str, level: int) -> Capture:
-    return Capture(LineLog(LOG, level, {"event": "task_printed", "job": label}) if LOG.isEnabledFor(level) else None)
+def _capture(job: Job, stream: Stream, level: int, secrets: tuple[bytes, ...]) -> Capture:
+    fields: dict[str, object] = {"event": "task_printed", "job": job.label}
+    return Capture(
+        LineLog(LOG, level, fields) if LOG.isEnabledFor(level) else None,
+        keep=None if job.log is None else partial(job.log.feed, stream),
+        secrets=secrets,
+    )
 
 
 def _cause(stopped: StopRequest | None, exit_code: int) -> Cause | None:

@@ -12,18 +12,21 @@ from collections.abc import Callable, Mapping
 
 from ai4s.jobq.errors import CorruptRecordError, NewerVersionError
 from ai4s.jobq.ports.clock import Clock
-from ai4s.jobq.store.layout import task_number
+from ai4s.jobq.store.layout import job_number
 from ai4s.jobq.store.outputs import OutputError
+from ai4s.jobq.store.task_logs import log_prefix
 from ai4s.jobq.store.wire import BlobRef, Cause, Outcome, Report
 from ai4s.jobq.store.workflows import WorkflowStore
 from ai4s.jobq.worker.assignment import Ending, TaskAssignment
 from ai4s.jobq.worker.capture import fit_error
+from ai4s.jobq.worker.inputs import UNRESOLVED, resolved_kwargs
 from ai4s.jobq.worker.output_file import read_output_file
 from ai4s.jobq.worker.patience import Patience
 from ai4s.jobq.worker.precheck import HeaderReads, Verdict, precheck
 from ai4s.jobq.worker.processor import Job, JobResult, Processor
 from ai4s.jobq.worker.reports import Reporter
 from ai4s.jobq.worker.sidecar import sidecar_text, task_variables
+from ai4s.jobq.worker.task_log import TaskLog, TaskLogs
 
 LOG = logging.getLogger(__name__)
 
@@ -48,8 +51,10 @@ class TaskRunner:
         patience: Patience,
         clock: Clock,
         worker_id: str,
+        logs: TaskLogs,
     ) -> None:
         self._store = store
+        self._logs = logs
         self._processor = processor
         self._reporter = reporter
         self._patience = patience
@@ -95,17 +100,19 @@ class TaskRunner:
         """Run the command; what to say of it."""
         LOG.info("Started %s", assignment.label, extra=_fields(assignment, "task_started"))
         announcement = Announcement(lambda: self._reporter.post(assignment.task, self._started(assignment)))
+        log = self._logs.open(self._log_prefix(assignment))
         try:
-            job = await self._job(assignment, on_start=announcement.begin)
+            job = await self._job(assignment, on_start=announcement.begin, log=log)
         except NewerVersionError:
             raise
-        except (CorruptRecordError, OSError) as exc:
+        except (CorruptRecordError, OSError, *UNRESOLVED) as exc:
             result = JobResult(cause=Cause.EXIT, error=f"the task could not be prepared: {exc}")
             return self._report(assignment, result)
         try:
             result = await self._processor(job)
         finally:
             announcement.take_back()
+            log.close()
         output = None
         if result.cause is None:
             try:
@@ -117,18 +124,25 @@ class TaskRunner:
         _log_result(assignment, result)
         return self._report(assignment, result, output)
 
-    async def _job(self, assignment: TaskAssignment, *, on_start: Callable[[], None]) -> Job:
+    def _log_prefix(self, assignment: TaskAssignment) -> str:
+        task = assignment.task
+        return log_prefix(self._store.names, task.workflow_id, task.run, task.row, assignment.execution)
+
+    async def _job(self, assignment: TaskAssignment, *, on_start: Callable[[], None], log: TaskLog) -> Job:
         task = assignment.task
         if task.parents:
             text = await sidecar_text(task, store=self._store, patience=self._patience)
             assignment.files.write_sidecar(text)
         return Job(
             label=assignment.label,
-            kwargs=await self._kwargs(assignment),
+            kwargs=await resolved_kwargs(
+                assignment.task, await self._kwargs(assignment), store=self._store, patience=self._patience
+            ),
             variables=task_variables(assignment),
             timeout_s=task.timeout_s,
             stop=assignment.stop,
             on_start=on_start,
+            log=log,
         )
 
     async def _kwargs(self, assignment: TaskAssignment) -> Mapping[str, object]:
@@ -136,13 +150,13 @@ class TaskRunner:
         task = assignment.task
         if task.kwargs is not None:
             return task.kwargs
-        definition = await self._patience.until_done(
-            "read a definition", lambda: self._store.definition(task.workflow_id, task.run)
+        graph = await self._patience.until_done(
+            "read a definition", lambda: self._store.graph(task.workflow_id, task.run)
         )
-        number = task_number(task.row)
-        if number >= len(definition.tasks):
-            raise CorruptRecordError(f"workflow {task.workflow_id!r} has no task number {number}")
-        return definition.tasks[number].kwargs
+        try:
+            return graph.work(job_number(task.row, len(graph))).kwargs
+        except (ValueError, IndexError) as exc:
+            raise CorruptRecordError(f"workflow {task.workflow_id!r} has no job {task.row!r}") from exc
 
     async def _output(self, assignment: TaskAssignment) -> str | BlobRef | None:
         text = await read_output_file(assignment.files.output)
