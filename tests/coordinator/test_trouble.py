@@ -27,11 +27,10 @@ TWO_QUEUES = {"x": {"queue": "queue-x"}, "y": {"queue": "queue-y"}}
 # -- sending
 
 
-@pytest.mark.parametrize("error", [NothingSentError("no such queue"), AccessDeniedError("forbidden")])
-async def test_a_queue_that_refuses_for_good_fails_its_tasks_and_says_why(stage: Stage, error: Exception) -> None:
+async def test_a_queue_that_refuses_for_good_fails_its_tasks_and_says_why(stage: Stage) -> None:
     workflow_id = await stage.submit(workflow({"x": [], "y": []}, changes=TWO_QUEUES))
     faults = Faults()
-    faults.refuse("queue.send", "queue-x", error=error, times=10**6)
+    faults.refuse("queue.send", "queue-x", error=NothingSentError("no such queue"), times=10**6)
 
     async with stage.coordinator(faults=faults), ScriptedWorker(stage.store, queues=("queue-y",)):
         header = await stage.ended(workflow_id)

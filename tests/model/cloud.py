@@ -53,6 +53,8 @@ class Cloud:
         self.tables: defaultdict[str, defaultdict[str, Rows]] = defaultdict(lambda: defaultdict(dict))
         self.queues: defaultdict[str, dict[int, Kept]] = defaultdict(dict)
         self.blobs: dict[str, bytes] = {}
+        self.is_late = False
+        """Whether what happens now was asked for by somebody who has long stopped waiting."""
         self._loop = loop
         self._rng = rng
         self._page = page

@@ -93,6 +93,7 @@ class Actor:
         context.run(ACTOR.set, self)
         task = asyncio.get_running_loop().create_task(main, context=context)
         self.tasks[task] = None
+        task.add_done_callback(self.tasks.pop)
         return task
 
     def crash(self) -> None:
@@ -185,12 +186,15 @@ class Actor:
 
     def _later(self, seconds: float, what: str, do: Callable[[], object]) -> None:
         def happen() -> None:
+            self.cloud.is_late = True
             try:
                 do()
             except Exception as exc:  # nobody waits for the answer
                 self.say(f"{what} (late) -> {type(exc).__name__}")
             else:
                 self.say(f"{what} (late)")
+            finally:
+                self.cloud.is_late = False
 
         asyncio.get_running_loop().call_later(seconds, happen)
 

@@ -76,7 +76,7 @@ class _Schedule:
         self._workers: dict[str, Worker] = {}
         self._over = asyncio.Event()
         self._supervisors: list[asyncio.Task[None]] = []
-        loop.set_task_factory(_owned_task)
+        loop.on_task = _give_owner
         loop.set_exception_handler(self._unhandled)
 
     async def main(self) -> None:
@@ -180,14 +180,12 @@ class _Schedule:
             self._broken(f"unhandled: {context.get('message')}: {context.get('exception')!r}")
 
 
-def _owned_task(loop: asyncio.AbstractEventLoop, coro: Coroutine[Any, Any, Any], **kwargs: Any) -> asyncio.Task[Any]:
+def _give_owner(task: asyncio.Task[Any]) -> None:
     """Tasks belong to the actor that creates them, and end with it."""
-    task = asyncio.Task(coro, loop=loop, **kwargs)
     actor = ACTOR.get()
     if actor is not None:
         actor.tasks[task] = None
         task.add_done_callback(actor.tasks.pop)
-    return task
 
 
 @contextlib.contextmanager

@@ -6,8 +6,9 @@ A schedule of many minutes takes milliseconds, and the same program takes the sa
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
@@ -21,8 +22,29 @@ class Stuck(Exception):
     """Nothing can run any more, or it runs without end."""
 
 
+class NumberedTask(asyncio.Task[Any]):
+    """A task whose place in a set does not depend on where in memory it is."""
+
+    number = 0
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+class NumberedFuture(asyncio.Future[Any]):
+    """A future whose place in a set does not depend on where in memory it is."""
+
+    number = 0
+
+    def __hash__(self) -> int:
+        return self.number
+
+
 class VirtualLoop(asyncio.BaseEventLoop):
-    """asyncio's own loop on a selector that waits for nothing."""
+    """asyncio's own loop on a selector that waits for nothing.
+
+    ``on_task`` is told of each task that is created.
+    """
 
     _scheduled: list[asyncio.TimerHandle]
     _ready: deque[Any]
@@ -31,10 +53,26 @@ class VirtualLoop(asyncio.BaseEventLoop):
         super().__init__()
         self._time = 0.0
         self.steps = 0
+        self.on_task: Callable[[asyncio.Task[Any]], None] = lambda task: None
         self._selector = _Jump(self)
+        self._numbers = itertools.count(1)
+        self.set_task_factory(_numbered_task)
 
     def time(self) -> float:
         return self._time
+
+    def create_future(self) -> asyncio.Future[Any]:
+        future = NumberedFuture(loop=self)
+        future.number = next(self._numbers)
+        return future
+
+    def new_task(self, coro: Coroutine[Any, Any, T], **kwargs: Any) -> asyncio.Task[T]:
+        """What ``create_task`` makes."""
+        task = NumberedTask.__new__(NumberedTask)
+        task.number = next(self._numbers)  # before __init__, which puts the task into a set
+        NumberedTask.__init__(task, coro, loop=self, **kwargs)
+        self.on_task(task)
+        return task
 
     def jump(self, timeout: float | None) -> None:
         """What takes the place of waiting."""
@@ -57,6 +95,11 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def _write_to_self(self) -> None:
         """There are no threads."""
+
+
+def _numbered_task(loop: asyncio.AbstractEventLoop, coro: Coroutine[Any, Any, T], **kwargs: Any) -> asyncio.Task[T]:
+    assert isinstance(loop, VirtualLoop)
+    return loop.new_task(coro, **kwargs)
 
 
 class _Jump:

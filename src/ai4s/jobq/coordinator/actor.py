@@ -19,6 +19,7 @@ from ai4s.jobq.errors import AccessDeniedError, MessageLostError, OperationalErr
 from ai4s.jobq.ports.clock import Clock
 from ai4s.jobq.ports.queue import Queue
 from ai4s.jobq.store.index import WorkflowIndex
+from ai4s.jobq.store.layout import ended_row
 from ai4s.jobq.store.records import index_record
 
 LOG = logging.getLogger(__name__)
@@ -193,6 +194,8 @@ class WorkflowActor:
             return
         if header.ended_at is not None:
             await self._index.retire(record)
+            if await self.cycle.has_moved_on(header):  # a retry overtook us, and tidied before we wrote
+                await self._index.forget_ended(ended_row(header.ended_at, header.workflow_id))
         else:
             await self._index.refresh(record)
         self._indexed, self._indexed_at = facts, now

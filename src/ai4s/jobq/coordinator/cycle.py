@@ -97,6 +97,11 @@ class WorkflowCycle:
         if self.loaded is not None and not await self._is_current():
             self.loaded = None
 
+    async def has_moved_on(self, header: Header) -> bool:
+        """Whether the table has another submission or life of the workflow by now, or none."""
+        stored = await self._store.read_header(self.workflow_id)
+        return stored is None or (stored.header.run, stored.header.life) != (header.run, header.life)
+
     # -- load
 
     async def _load_for(self, deliveries: Sequence[Delivery]) -> bool:

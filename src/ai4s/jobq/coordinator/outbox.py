@@ -111,7 +111,7 @@ class Outbox:
                 continue
             try:
                 failures += await self._send_to(queue, entries, loaded)
-            except StorageUnavailableError as exc:
+            except (StorageUnavailableError, AccessDeniedError) as exc:  # an identity may be refused for a while
                 self._note_trouble(queue, exc, now, loaded.workflow_id)
                 continue
             self._troubles.pop(queue, None)
@@ -131,7 +131,8 @@ class Outbox:
             if len(entries) == 1:
                 return [_refused(loaded, entries[0], exc)]
             return [failure for entry in entries for failure in await self._send_to(queue, [entry], loaded)]
-        except (AccessDeniedError, NothingSentError) as exc:
+        except NothingSentError as exc:
+            self.doubtful = True  # a service without batches may have taken some before it changed its mind
             return [_refused(loaded, entry, exc) for entry in entries]
         return []
 

@@ -7,6 +7,7 @@ nothing has been acknowledged yet.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -31,6 +32,7 @@ from ai4s.jobq.store.records import (
 from ai4s.jobq.store.wire import BlobRef
 from ai4s.jobq.store.workflows import HEADER_BYTES, LoadedRun, StoredHeader, transactions
 
+MAX_QUEUES = 100  # told of in one header, which must stay small
 MAX_OUTBOX = 98  # entries in one header; the next dispatching commit waits until these are sent
 
 
@@ -104,8 +106,16 @@ def header_of(run: WorkflowRun, before: Header, *, now: datetime) -> Header:
         failure=run.failure,
         handled=run.handled,
         counts=run.counts,
-        queues={queue: (eligible.get(queue, 0), ready.get(queue, 0)) for queue in sorted({*ready, *eligible})},
+        queues={queue: (eligible.get(queue, 0), ready.get(queue, 0)) for queue in _busiest({*ready, *eligible}, run)},
     )
+
+
+def _busiest(queues: set[str], run: WorkflowRun) -> list[str]:
+    """The queues a header tells of, sorted: all, or where they are very many those with most tasks that wait."""
+    if len(queues) > MAX_QUEUES:
+        waiting = Counter(run.eligible_counts()) + Counter(run.ready_counts())
+        queues = {queue for queue, _ in waiting.most_common(MAX_QUEUES)}
+    return sorted(queues)
 
 
 def _rows(run: WorkflowRun, decision: Decision, *, rev: int) -> list[Merge]:

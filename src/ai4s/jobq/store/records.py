@@ -29,7 +29,7 @@ MAX_ERROR_BYTES = 4096
 MAX_ATTEMPT_RECORD_BYTES = 1024
 KEPT_ATTEMPTS = 20
 
-DAMAGE = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
+DAMAGE = (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
 """What reading a damaged record raises before it is translated into ``CorruptRecordError``."""
 
 TASK_STATE_COLUMNS = ("v", "state", "life", "attempt", "facts")

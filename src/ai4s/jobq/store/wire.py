@@ -261,7 +261,7 @@ T = TypeVar("T")
 def _read(reader: Callable[[Mapping[str, Any]], T], record: Mapping[str, Any], what: str) -> T:
     try:
         return reader(record)
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError, UsageError) as exc:
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError, UsageError) as exc:
         raise CorruptRecordError(f"the {what} is damaged: {type(exc).__name__}: {str(exc)[:200]}") from exc
 
 

@@ -29,13 +29,21 @@ class Lease:
         self._patience = patience
         self._on_lost = on_lost
         self._lock = asyncio.Lock()
+        self._settling = False
 
     async def renew(self, *, visibility_s: float, now: float) -> None:
         """Hide the message for another ``visibility_s``. Raises ``MessageLostError``, ``StorageUnavailableError``."""
         async with self._lock:
-            if not self.settled:
+            if self.settled:
+                return
+            try:
                 self.message = await self._queue.renew(self.message, visibility_s=visibility_s)
-                self.renewed_at = now
+            except MessageLostError:
+                if not self._settling:
+                    raise
+                self.settled = True  # by a try whose answer we did not see
+                return
+            self.renewed_at = now
 
     def lose(self) -> None:
         """Somebody else may have the message: whoever works on it is told to drop everything. Idempotent."""
@@ -56,6 +64,7 @@ class Lease:
         await self._settle("set a message aside", lambda: self._queue.dead_letter(self.message, reason=reason))
 
     async def _settle(self, what: str, settle: Callable[[], Awaitable[None]]) -> None:
+        self._settling = True
         await self._patience.until_done(what, lambda: self._settle_once(settle))
 
     async def _settle_once(self, settle: Callable[[], Awaitable[None]]) -> None:

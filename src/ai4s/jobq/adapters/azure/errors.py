@@ -85,8 +85,8 @@ class RowMissingError(StaleWriteError):
     """The row does not exist."""
 
 
-class BeingDeletedError(StorageUnavailableError):
-    """The table, queue or container is still being deleted, which takes Azure 30 s and more."""
+class BeingDeletedError(ResourceMissingError, StorageUnavailableError):
+    """The table, queue or container is still being deleted, which takes Azure 30 s and more: it reads as empty."""
 
 
 class ForbiddenError(AccessDeniedError):

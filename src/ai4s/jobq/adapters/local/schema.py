@@ -17,7 +17,7 @@ from pathlib import Path
 from ai4s.jobq.adapters.local.file_system import network_file_system
 from ai4s.jobq.adapters.local.processes import boot_id
 from ai4s.jobq.adapters.local.sqlite_errors import sqlite_errors
-from ai4s.jobq.errors import NewerVersionError, SettingsError
+from ai4s.jobq.errors import NewerVersionError, NoStoreError, SettingsError
 
 FILE_NAME = "jobq.sqlite"
 SCHEMA_VERSION = 1
@@ -52,7 +52,8 @@ class OpenedFile:
 def prepare_directory(directory: Path, *, create: bool, allow_network_fs: bool) -> Path:
     """The path of the database file; the directory exists afterwards, private to this user when we made it.
 
-    Raises: ``SettingsError`` when there is no store and ``create`` is False, or when the place cannot hold one.
+    Raises: ``NoStoreError`` when there is no store and ``create`` is False; ``SettingsError`` when the place cannot
+    hold one.
     """
     directory = directory.expanduser().absolute()
     kind = None if allow_network_fs else network_file_system(directory)
@@ -63,7 +64,7 @@ def prepare_directory(directory: Path, *, create: bool, allow_network_fs: bool) 
         )
     path = directory / FILE_NAME
     if not create and not _holds_store(path):
-        raise SettingsError(f"There is no local store in {directory}: nothing was ever submitted to it.")
+        raise NoStoreError(f"There is no local store in {directory}: nothing was ever submitted to it.")
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as exc:

@@ -1,0 +1,148 @@
+"""What the checks look at: each thing is read once, however many checks ask for it. Reads only."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from ai4s.jobq.advice import workflow_command
+from ai4s.jobq.errors import CorruptRecordError
+from ai4s.jobq.owner import Life as OwnerLife
+from ai4s.jobq.owner import life_of
+from ai4s.jobq.ports.clock import Clock
+from ai4s.jobq.settings import Target
+from ai4s.jobq.signs import CoordinatorSign, Patience, WorkerSign, coordinator_sign, worker_signs
+from ai4s.jobq.store.layout import ENDED
+from ai4s.jobq.store.records import Header, IndexRecord
+from ai4s.jobq.store.workers import WorkerRegistry
+from ai4s.jobq.store.workflows import WorkflowStore
+
+READ_HEADERS = 500  # of unfinished workflows; what more there are would take the examination too long
+READS_AT_ONCE = 16
+COUNTED_ENDED = 10_000  # ten requests; beyond it the number says no more
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thresholds:
+    """From when on waiting and running are worth a warning, in seconds."""
+
+    stale_pending_s: float = 120
+    stale_running_s: float = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """The index as read: rows of unfinished workflows, the ids of rows that cannot be read."""
+
+    active: Sequence[IndexRecord]
+    damaged: Sequence[str]
+
+    @property
+    def shared(self) -> list[IndexRecord]:
+        """Unfinished workflows that a coordinator and workers are to run."""
+        return [record for record in self.active if not record.private]
+
+    @property
+    def abandoned(self) -> list[IndexRecord]:
+        """Unfinished private runs whose process has certainly ended."""
+        return [row for row in self.active if row.private and life_of(row.private) is OwnerLife.ENDED]
+
+
+@dataclass(frozen=True, slots=True)
+class Headers:
+    """The headers of unfinished shared workflows in the order of the index, and the ids of those that cannot be read."""
+
+    headers: Sequence[Header]
+    damaged: Sequence[str]
+
+
+class Site:
+    """One project under examination."""
+
+    def __init__(
+        self, store: WorkflowStore, target: Target, clock: Clock, thresholds: Thresholds, patience: Patience
+    ) -> None:
+        self.store = store
+        self.target = target
+        self.clock = clock
+        self.thresholds = thresholds
+        registry = WorkerRegistry(store.services, store.names)
+        self.index = Once(self._read_index)
+        self.headers = Once(self._read_headers)
+        self.workers: Once[list[WorkerSign]] = Once(lambda: worker_signs(registry, clock, patience))
+        self.coordinator: Once[CoordinatorSign | None] = Once(
+            lambda: coordinator_sign(store.index.table, clock, patience)
+        )
+
+    async def close(self) -> None:
+        """End reads that nobody waits for any more."""
+        for once in (self.index, self.headers, self.workers, self.coordinator):
+            await once.close()
+
+    def command(self, words: str) -> str:
+        """A workflow command on this very target, ready to be pasted."""
+        return workflow_command(self.target, words)
+
+    async def ended_count(self) -> int:
+        """How many ended workflows the index has, counted up to a bound."""
+        count, continuation = 0, None
+        while count < COUNTED_ENDED:
+            page = await self.store.index.table.query(ENDED, select=["run"], continuation=continuation)
+            count += len(page.entities)
+            continuation = page.continuation
+            if continuation is None:
+                break
+        return count
+
+    async def _read_index(self) -> Index:
+        damaged: list[str] = []
+        active = [record async for record in self.store.index.active(damaged=damaged.append)]
+        return Index(active, damaged)
+
+    async def _read_headers(self) -> Headers:
+        rows = (await self.index()).shared[:READ_HEADERS]
+        damaged: list[str] = []
+
+        async def read(row: IndexRecord) -> Header | None:
+            try:
+                return await self.store.header(row.workflow_id)
+            except CorruptRecordError:
+                damaged.append(row.workflow_id)
+                return None
+
+        found = await bounded(rows, read)
+        return Headers([header for header in found if header is not None and header.ended_at is None], damaged)
+
+
+class Once(Generic[T]):
+    """A read that is made when it is first asked for, and then shared."""
+
+    def __init__(self, read: Callable[[], Coroutine[Any, Any, T]]) -> None:
+        self._read = read
+        self._task: asyncio.Task[T] | None = None
+
+    async def __call__(self) -> T:
+        if self._task is None:
+            self._task = asyncio.create_task(self._read())
+        return await asyncio.shield(self._task)  # one check that gives up must not take the others' read away
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+
+async def bounded(items: Sequence[T], read: Callable[[T], Awaitable[R]]) -> list[R]:
+    """What ``read`` answers for each, in order, a few at a time."""
+    room = asyncio.Semaphore(READS_AT_ONCE)
+
+    async def one(item: T) -> R:
+        async with room:
+            return await read(item)
+
+    return await asyncio.gather(*(one(item) for item in items))

@@ -1,0 +1,74 @@
+"""What a table would hold of a run: the header's facts, and the row of every task a decision named.
+
+It is filled from ``Decision`` alone, so that a change the engine forgets to announce is missing after a reload.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from ai4s.jobq.engine.events import Decision
+from ai4s.jobq.engine.run import Graph, TaskRun, WorkflowRun
+from ai4s.jobq.engine.states import Stop, TaskState, WorkflowState
+
+ROW_FACTS = (
+    "number", "stored", "attempt", "charged", "losses", "execution", "worker", "ready_at", "started_at", "ended_at",
+    "exit_code", "cause", "condition", "has_output",
+)  # fmt: skip
+
+
+@dataclass(slots=True)
+class StoredRow:
+    """A task row: the facts of the task, and the life it was written in."""
+
+    task: TaskRun
+    life: int
+
+
+@dataclass(slots=True)
+class StoredRun:
+    """The header and the rows of one run."""
+
+    run: str
+    life: int = 1
+    state: WorkflowState = WorkflowState.PENDING
+    stop: Stop = Stop.NONE
+    stopped_at: datetime | None = None
+    ended_at: datetime | None = None
+    rows: dict[int, StoredRow] = field(default_factory=dict)
+
+    def commit(self, run: WorkflowRun, decision: Decision) -> None:
+        """Write what a decision says has to be written. A header goes along with every row."""
+        if decision.is_empty:
+            return
+        self.life, self.state, self.stop = run.life, run.state, run.stop
+        self.stopped_at, self.ended_at = run.stopped_at, run.ended_at
+        for number in decision.rows:
+            self.rows[number] = StoredRow(_row_of(run.tasks[number]), run.life)
+
+    def load(self, graph: Graph) -> WorkflowRun:
+        """The run that is stored, every derived state and count computed anew."""
+        return WorkflowRun(
+            graph,
+            run=self.run,
+            life=self.life,
+            state=self.state,
+            stop=self.stop,
+            stopped_at=self.stopped_at,
+            ended_at=self.ended_at,
+            tasks=[self._task_of(row) for row in self.rows.values()],
+        )
+
+    def _task_of(self, row: StoredRow) -> TaskRun:
+        """The task of a row as this life sees it: of an earlier one only a completion counts, and the attempt number."""
+        if row.life == self.life or row.task.stored is TaskState.COMPLETED:
+            return replace(row.task)
+        return TaskRun(row.task.number, attempt=row.task.attempt)
+
+
+def _row_of(task: TaskRun) -> TaskRun:
+    """The task with nothing but what a row holds."""
+    row = TaskRun(**{name: getattr(task, name) for name in ROW_FACTS})
+    row.stored = row.stored or TaskState.PENDING
+    return row
