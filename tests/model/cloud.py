@@ -26,7 +26,9 @@ Rows = dict[str, Entity]
 class Watch(Protocol):
     """Is shown everything that changes, and who changed it."""
 
-    def committed(self, table: str, partition: str, before: Rows, operations: Sequence[Operation], actor: str) -> None: ...
+    def committed(
+        self, table: str, partition: str, before: Rows, operations: Sequence[Operation], actor: str
+    ) -> None: ...
 
     def sending(self, queue: str, messages: Sequence[OutgoingMessage], actor: str) -> None: ...
 
@@ -120,9 +122,7 @@ class Cloud:
                 continue
             self._seen_ids.add((queue, message.message_id))
             number = next(self._numbers)
-            kept = Message(
-                message_id=str(number), body=message.body, receipt="", delivery_count=0, sent_at_s=now
-            )
+            kept = Message(message_id=str(number), body=message.body, receipt="", delivery_count=0, sent_at_s=now)
             self.queues[queue][number] = Kept(kept, now)
         self._wake(queue)
 

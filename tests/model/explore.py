@@ -21,7 +21,9 @@ def main() -> int:
     parser.add_argument("--seeds", default="0-1000", metavar="A-B", help="seeds from A up to, not including, B")
     parser.add_argument("--seed", type=int, help="this seed only")
     parser.add_argument("--verbose", action="store_true", help="print every call of every actor")
-    parser.add_argument("--keep-going", action="store_true", help="list every failing seed instead of shrinking the first")
+    parser.add_argument(
+        "--keep-going", action="store_true", help="list every failing seed instead of shrinking the first"
+    )
     arguments = parser.parse_args()
     low, _, high = arguments.seeds.partition("-")
     seeds = range(int(low), int(high)) if arguments.seed is None else [arguments.seed]

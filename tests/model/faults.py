@@ -13,7 +13,13 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextvars import ContextVar, copy_context
 from typing import Any, TypeVar
 
-from ai4s.jobq.errors import AccessDeniedError, BlobNotFoundError, MessageLostError, StaleWriteError, StorageUnavailableError
+from ai4s.jobq.errors import (
+    AccessDeniedError,
+    BlobNotFoundError,
+    MessageLostError,
+    StaleWriteError,
+    StorageUnavailableError,
+)
 from ai4s.jobq.ports.blob import BlobInfo
 from ai4s.jobq.ports.queue import Message, OutgoingMessage
 from ai4s.jobq.ports.table import Entity, ETag, Merge, Operation, Page
@@ -75,7 +81,9 @@ def kinds_for(actor: str, call: str) -> Sequence[str]:
 class Actor:
     """One start of one process."""
 
-    def __init__(self, name: str, cloud: Cloud, plan: FaultPlan, seed: int, trace: Callable[[str], None] | None) -> None:
+    def __init__(
+        self, name: str, cloud: Cloud, plan: FaultPlan, seed: int, trace: Callable[[str], None] | None
+    ) -> None:
         self.name = name
         self.cloud = cloud
         self.dead = False
@@ -380,7 +388,9 @@ class ActorBlobs:
         yield await self.get(name)
 
     async def append(self, name: str, data: bytes) -> None:
-        await self._actor.call("put", f"append {name}", lambda: self._blobs.update({name: self._blobs.get(name, b"") + data}))
+        await self._actor.call(
+            "put", f"append {name}", lambda: self._blobs.update({name: self._blobs.get(name, b"") + data})
+        )
 
     async def list(self, prefix: str = "") -> AsyncIterator[BlobInfo]:
         for name, data in sorted(self._blobs.items()):

@@ -60,9 +60,7 @@ def expected(
     return end
 
 
-def _settle(
-    task: Task, end: Expectation, result_of: Callable[[str], TaskResult], raced: Mapping[str, str]
-) -> str:
+def _settle(task: Task, end: Expectation, result_of: Callable[[str], TaskResult], raced: Mapping[str, str]) -> str:
     verdict = policy(task, end.states)
     if verdict == "run" and task.condition is not None:
         verdict = raced.get(task.name) or answer(task.condition, end.states, end.values)

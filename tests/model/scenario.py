@@ -119,7 +119,9 @@ class Scenario:
 def from_literal(record: dict[str, Any]) -> Scenario:
     """The scenario that ``literal`` wrote down."""
     plans = [
-        Plan(**{**plan, "outcomes": [[[Outcome(**one) for one in life] for life in lives] for lives in plan["outcomes"]]})
+        Plan(
+            **{**plan, "outcomes": [[[Outcome(**one) for one in life] for life in lives] for lives in plan["outcomes"]]}
+        )
         for plan in record["plans"]
     ]
     faults = record.get("faults")
@@ -135,7 +137,9 @@ def from_literal(record: dict[str, Any]) -> Scenario:
 def _trimmed(scenario: Scenario) -> dict[str, Any]:
     record = asdict(scenario)
     blank = asdict(Scenario(seed=0, plans=[], machines=[]))
-    kept = {name: value for name, value in record.items() if name in ("seed", "plans", "machines") or value != blank[name]}
+    kept = {
+        name: value for name, value in record.items() if name in ("seed", "plans", "machines") or value != blank[name]
+    }
     if scenario.faults is not None:
         kept["faults"] = [(f.actor, f.call, f.nth, f.kind, f.seconds) for f in scenario.faults]
     for plan in kept["plans"]:

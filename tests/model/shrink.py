@@ -63,7 +63,9 @@ def _simpler(scenario: Scenario) -> list[Scenario]:
     """The scenario with one thing less, in several ways."""
     plans = scenario.plans
     ways = [replace(scenario, plans=plans[:i] + plans[i + 1 :]) for i in range(len(plans)) if len(plans) > 1]
-    ways += [replace(scenario, plans=[*plans[:i], p, *plans[i + 1 :]]) for i, plan in enumerate(plans) for p in _plans(plan)]
+    ways += [
+        replace(scenario, plans=[*plans[:i], p, *plans[i + 1 :]]) for i, plan in enumerate(plans) for p in _plans(plan)
+    ]
     machines = scenario.machines
     ways += [
         replace(scenario, machines=machines[:i] + machines[i + 1 :])
@@ -86,7 +88,9 @@ def _plans(plan: Plan) -> list[Plan]:
     for number, task in enumerate(tasks):
         if task["name"] not in needed and len(tasks) > 1:
             definition = {**plan.definition, "tasks": tasks[:number] + tasks[number + 1 :]}
-            ways.append(replace(plan, definition=definition, outcomes=plan.outcomes[:number] + plan.outcomes[number + 1 :]))
+            ways.append(
+                replace(plan, definition=definition, outcomes=plan.outcomes[:number] + plan.outcomes[number + 1 :])
+            )
     if plan.cancels_at:
         ways.append(replace(plan, cancels_at=plan.cancels_at[1:]))
     if plan.retries:

@@ -27,7 +27,7 @@ from tests.model.actors import OutputFiles, Person, coordinator, open_memory_scr
 from tests.model.cloud import Cloud
 from tests.model.faults import ACTOR, Actor, FaultPlan
 from tests.model.scenario import Fault, Incident, Scenario
-from tests.model.virtual_time import EPOCH, Stuck, VirtualClock, VirtualLoop
+from tests.model.virtual_time import Stuck, VirtualClock, VirtualLoop
 from tests.model.watch import InvariantWatch
 
 QUIET_WITHIN_S = 2500.0  # from the last fault to rest: parking (600 s), orphans and lost messages take their time
@@ -60,7 +60,9 @@ def run(scenario: Scenario, *, trace: bool = False) -> Verdict:
 
 
 class _Schedule:
-    def __init__(self, scenario: Scenario, loop: VirtualLoop, verdict: Verdict, files: OutputFiles, *, trace: bool) -> None:
+    def __init__(
+        self, scenario: Scenario, loop: VirtualLoop, verdict: Verdict, files: OutputFiles, *, trace: bool
+    ) -> None:
         self._scenario = scenario
         self._loop = loop
         self._verdict = verdict

@@ -265,9 +265,7 @@ class InvariantWatch:
         if header.outbox:
             self.fail(f"{where}: with unsent messages {header.outbox}")
         if header.stop != "none":
-            states = {
-                name: "cancelled" if state in ("pending", "ready") else state for name, state in stored.items()
-            }
+            states = {name: "cancelled" if state in ("pending", "ready") else state for name, state in stored.items()}
             outcome = "cancelled"
         else:
             states = derived(definition, stored)
@@ -328,7 +326,9 @@ class InvariantWatch:
             message = decode_queue_message(outgoing.body)
             assert isinstance(message, TaskMessage)
             if message.message_id not in self.dispatched:
-                self.fail(f"{actor} sends {message.task_name} attempt {message.attempt}, which is not stored as dispatched")
+                self.fail(
+                    f"{actor} sends {message.task_name} attempt {message.attempt}, which is not stored as dispatched"
+                )
             if (message.life, actor) in self.workflows[message.workflow_id].stop_known_to:
                 self.fail(f"{actor} sends {message.task_name} though it has stored the halt")
 
@@ -345,7 +345,9 @@ class InvariantWatch:
             completion = decode_completion(message.body)
             for report in completion.reports:
                 if problem := self._unreflected(completion, report):
-                    self.fail(f"{actor} acknowledged {report.outcome} of {completion.workflow_id}/{report.row}: {problem}")
+                    self.fail(
+                        f"{actor} acknowledged {report.outcome} of {completion.workflow_id}/{report.row}: {problem}"
+                    )
         self.changed.set()
 
     def _unreflected(self, completion: CompletionMessage, report: Report) -> str:

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ai4s.jobq.engine.events import AttemptRecord, Cause
-from ai4s.jobq.engine.run import TaskRun
 from ai4s.jobq.engine.states import Stop, TaskState, WorkflowState
+from ai4s.jobq.engine.task_run import TaskRun
 from ai4s.jobq.errors import CorruptRecordError, NewerVersionError
 from ai4s.jobq.ports.limits import check_entity, entity_bytes
 from ai4s.jobq.ports.table import Entity, ETag, Value
