@@ -9,7 +9,7 @@ import pytest
 
 from ai4s.jobq.control import cancel_workflow
 from ai4s.jobq.engine.states import WorkflowState
-from ai4s.jobq.errors import AccessDeniedError, MessageTooLargeError, NothingSentError
+from ai4s.jobq.errors import AccessDeniedError, MessageTooLargeError, NothingSentError, StaleWriteError
 from ai4s.jobq.ids import new_nonce
 from ai4s.jobq.ports.queue import OutgoingMessage
 from ai4s.jobq.ports.table import Merge
@@ -257,6 +257,16 @@ async def test_what_a_sweep_found_before_it_failed_is_found_again(stage: Stage) 
         client_faults.refuse("queue.send", times=10**6)
         submission = await stage.store_with(client_faults).submit(workflow(), now=stage.clock.now())
         await stage.completed(submission.workflow_id)
+
+
+async def test_a_lost_race_in_the_index_parks_nothing(stage: Stage) -> None:
+    workflow_id = await stage.submit(workflow())
+    faults = Faults()
+    faults.refuse("table.transact", stage.store.names.index_table, key="ended", error=StaleWriteError("changed"))
+
+    async with stage.coordinator(faults=faults), ScriptedWorker(stage.store):
+        await stage.completed(workflow_id)
+        await until(lambda: stage.is_retired(workflow_id))
 
 
 # -- broken workflows

@@ -333,6 +333,53 @@ def test_condition_tells_which_parents_it_reads(text: str, parents: tuple[str, .
     assert parse(text, parents=PARENTS).parents() == parents
 
 
+PARAMS: dict[str, Any] = {"limit": 2, "cfg": {"on": False, "list": [1]}, "nil": None}
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("inputs.a.n > params.limit", True),
+        ("params.limit == 2", True),
+        ("params.cfg.on or inputs.a.no", False),
+        ("1 in params.cfg.list", True),
+        ("default(params.cfg.zzz, true)", True),
+        ("exists(params.nil)", False),
+        ("params.nil == null", True),
+        ('all(inputs["train-*"].mae < params.limit)', True),
+    ],
+)
+def test_condition_reads_params(text: str, answer: bool) -> None:
+    """A9, B13: with the values it was parsed with."""
+    condition = parse(text, parents=PARENTS, params=PARAMS)
+
+    assert condition.evaluate(INPUTS) is answer
+    assert "params" not in condition.parents()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("params.limti > 1", "there is no param 'limti', at character 1. Did you mean 'limit'?"),
+        ("params", "'params' needs a name: params.name"),
+        ("params.cfg.list[3] == 1", "params.cfg.list[3] is missing: params.cfg.list has 1 items"),
+        ("params.nil.x", "params.nil.x is missing: param 'nil' has no value"),
+        ("params.limit < 'x'", "params.limit (a number) and text cannot be compared by <"),
+        ("matrix.x == 1", "only fields of inputs and params can be read"),
+        ("tasks.a.output == 1", "only fields of inputs and params can be read"),
+        ("raw(params.limit)", "Only these functions are allowed"),
+        ("inputs.a.n < ${{ params.limit }}", "Inside a condition there is no ${{ … }}: write the name alone."),
+        ("inputs.lambda.x", 'Write inputs["lambda"] with brackets.'),
+    ],
+)
+def test_wrong_use_of_params_in_a_condition_is_named(text: str, expected: str) -> None:
+    """A9, B13: when it is parsed, or when it is judged."""
+    with pytest.raises((ExpressionError, ConditionError)) as caught:
+        parse(text, parents=PARENTS, params=PARAMS).evaluate(INPUTS)
+
+    assert expected in str(caught.value)
+
+
 def test_name_of_a_task_is_normalised() -> None:
     """B06: composed and decomposed accents are one name here too."""
     assert parse('inputs["cafe\u0301"] == 7', parents=PARENTS).evaluate(INPUTS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -209,4 +209,17 @@ def test_a_lost_execution_in_a_cancelled_run_is_stopped_not_tried_again() -> Non
     scene.play("+60", "runs lost")
 
     assert scene.state("runs") is TaskState.CANCELLED
+    assert scene.run.ended_at == scene.now
+
+
+@pytest.mark.parametrize("stopped_at", [None, NOW + timedelta(hours=1)], ids=["unknown", "by a clock that is ahead"])
+def test_a_stop_at_an_impossible_time_counts_as_of_now(stopped_at: datetime | None) -> None:
+    scene = Scene.of(task("queued"))
+    scene.play("", "cancel")
+    scene.run.stopped_at = stopped_at
+
+    first = scene.play("+1")
+    assert (first.header, first.wake_at) == (True, scene.now + GHOST_GRACE)
+    scene.play("+5")
+
     assert scene.run.ended_at == scene.now

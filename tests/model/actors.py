@@ -16,6 +16,7 @@ from typing import Self
 from ai4s.jobq.control import cancel_workflow, retry_workflow
 from ai4s.jobq.coordinator.loop import Coordinator
 from ai4s.jobq.coordinator.settings import CoordinatorSettings
+from ai4s.jobq.definition.model import WorkflowDefinition
 from ai4s.jobq.engine.events import Cause
 from ai4s.jobq.errors import AccessDeniedError, NothingToRetryError, OperationalError, StorageUnavailableError
 from ai4s.jobq.ports.clock import Clock
@@ -185,8 +186,15 @@ class Person:
         """Do no more."""
         self.done = len(self._steps)
 
-    async def run(self, actor: Actor, seen: Seen, until: Callable[[Callable[[], bool]], Awaitable[None]]) -> None:
-        """Go through the steps that are left."""
+    async def run(
+        self,
+        actor: Actor,
+        seen: Seen,
+        *,
+        until: Callable[[Callable[[], bool]], Awaitable[None]],
+        wrong: Callable[[str], None],
+    ) -> None:
+        """Go through the steps that are left; ``wrong`` is told of answers that are not true."""
         store, loop = store_of(actor), asyncio.get_running_loop()
         rng = random.Random(f"{actor.name}-pauses")
         while not self.is_done:
@@ -196,20 +204,27 @@ class Person:
                 await asyncio.sleep(rng.choice((0.0, 0.1, 3.0, 20.0)))
             else:
                 await asyncio.sleep(at if kind == "cancel in" else max(at - loop.time(), 0.0))
+            before = (set(seen.halted_by), set(seen.begun_by))
             try:
-                await self._step(kind, store)
+                changed = await self._step(kind, store, seen.definition)
             except (StorageUnavailableError, AccessDeniedError):
                 await asyncio.sleep(rng.uniform(0.5, 5))
                 continue
             except (OperationalError, NothingToRetryError) as exc:
                 actor.say(f"{kind}: {exc}")
+                changed = False
             self.done += 1
+            halts = [seen.halted_by[life] for life in seen.halted_by.keys() - before[0]]
+            lives = [seen.begun_by[life] for life in seen.begun_by.keys() - before[1]]
+            if kind != "submit" and changed != (actor.name in (lives if kind == "retry" else halts)):
+                wrong(f"{actor.name} was told that its {kind} changed {'something' if changed else 'nothing'}")
 
-    async def _step(self, kind: str, store: WorkflowStore) -> None:
+    async def _step(self, kind: str, store: WorkflowStore, definition: WorkflowDefinition) -> bool:
+        """Take one step; whether it is said to have changed anything."""
         workflow_id = self.plan.workflow_id
         if kind == "submit":
-            await store.submit(self.plan.parsed, now=self.clock.now(), workflow_id=workflow_id)
-        elif kind == "retry":
+            return (await store.submit(definition, now=self.clock.now(), workflow_id=workflow_id)).created
+        if kind == "retry":
             await retry_workflow(store, workflow_id, self.clock)
-        else:
-            await cancel_workflow(store, workflow_id, self.clock)
+            return True
+        return (await cancel_workflow(store, workflow_id, self.clock)).changed

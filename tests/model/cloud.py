@@ -32,6 +32,8 @@ class Watch(Protocol):
 
     def sending(self, queue: str, messages: Sequence[OutgoingMessage], actor: str) -> None: ...
 
+    def sent(self, queue: str, messages: Sequence[OutgoingMessage]) -> None: ...
+
     def received(self, queue: str, message: Message, actor: str) -> None: ...
 
     def deleted(self, queue: str, message: Message, actor: str) -> None: ...
@@ -57,6 +59,8 @@ class Cloud:
         self.blobs: dict[str, bytes] = {}
         self.is_late = False
         """Whether what happens now was asked for by somebody who has long stopped waiting."""
+        self.is_doubled = False
+        """Whether a queue has doubled a message on its own account."""
         self._loop = loop
         self._rng = rng
         self._page = page
@@ -124,6 +128,8 @@ class Cloud:
             number = next(self._numbers)
             kept = Message(message_id=str(number), body=message.body, receipt="", delivery_count=0, sent_at_s=now)
             self.queues[queue][number] = Kept(kept, now)
+        if self.watch is not None:
+            self.watch.sent(queue, messages)
         self._wake(queue)
 
     def receive(self, queue: str, most: int, visibility_s: float, actor: str) -> list[Message]:

@@ -161,6 +161,7 @@ class Actor:
                 await asyncio.sleep(fault.seconds)
                 self._alive()
             case "duplicate":
+                self.cloud.is_doubled = True
                 do()
         answer = await self._answered(what, do)
         match fault.kind:

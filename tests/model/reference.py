@@ -1,7 +1,7 @@
 """What a definition implies, worked out in the plainest way: the reference that the engine is compared with.
 
-Written from the documentation alone and sharing no code with ``engine``: every state is computed anew by looking at all tasks
-until nothing changes, whatever that costs.
+Written from the documentation alone and sharing no code with ``engine``: every state is computed anew by looking at all
+tasks until nothing changes, whatever that costs.
 """
 
 from __future__ import annotations
@@ -83,7 +83,10 @@ def policy(task: Task, states: Mapping[str, str]) -> str:
         return "skip"
     if task.dep_policy == DepPolicy.ALL_SETTLED:
         return "wait" if not all_ended else ("run" if well else "upstream")
-    needed = {DepPolicy.ALL: len(parents), DepPolicy.ANY: 1}.get(task.dep_policy, task.dep_policy)  # type: ignore[call-overload]
+    if isinstance(task.dep_policy, DepPolicy):
+        needed = len(parents) if task.dep_policy is DepPolicy.ALL else 1
+    else:
+        needed = task.dep_policy
     if len(parents) - badly < needed:
         return "upstream"
     if well >= needed and ("completed" in parents or all_ended):

@@ -144,10 +144,14 @@ def _trimmed(scenario: Scenario) -> dict[str, Any]:
         kept["faults"] = [(f.actor, f.call, f.nth, f.kind, f.seconds) for f in scenario.faults]
     for plan in kept["plans"]:
         plan["outcomes"] = [
-            [[{k: v for k, v in one.items() if v not in (0, None, False)} for one in life] for life in lives]
-            for lives in plan["outcomes"]
+            [[_without(one, Outcome()) for one in life] for life in lives] for lives in plan["outcomes"]
         ]
     return kept
+
+
+def _without(record: dict[str, Any], default: Outcome) -> dict[str, Any]:
+    """The record without what is as in ``default``."""
+    return {name: value for name, value in record.items() if value != getattr(default, name)}
 
 
 # -- drawing one

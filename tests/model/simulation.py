@@ -85,7 +85,7 @@ class _Schedule:
         scenario = self._scenario
         persons = [Person(plan, VirtualClock(self._loop)) for plan in scenario.plans]
         for person in persons:
-            self._supervise(f"client-{person.plan.workflow_id}", self._client(person), lambda p=person: p.is_done)
+            self._supervise(f"client-{person.plan.workflow_id}", self._client(person), person)
         for number in range(1, scenario.coordinators + 1):
             self._supervise(f"coordinator{number}", self._coordinator(number))
         for number, machine in enumerate(scenario.machines, 1):
@@ -114,23 +114,23 @@ class _Schedule:
     # -- processes
 
     def _supervise(
-        self, role: str, main: Callable[[Actor], Coroutine[Any, Any, object]], done: Callable[[], bool] = lambda: False
+        self, role: str, main: Callable[[Actor], Coroutine[Any, Any, object]], person: Person | None = None
     ) -> None:
-        self._supervisors.append(self._loop.create_task(self._restarting(role, main, done)))
+        self._supervisors.append(self._loop.create_task(self._restarting(role, main, person)))
 
     async def _restarting(
-        self, role: str, main: Callable[[Actor], Coroutine[Any, Any, object]], done: Callable[[], bool]
+        self, role: str, main: Callable[[Actor], Coroutine[Any, Any, object]], person: Person | None
     ) -> None:
         """Start a process, and start it again after some time whenever it has ended or crashed."""
         for incarnation in itertools.count(1):
             actor = Actor(f"{role}.{incarnation}", self._cloud, self._plan, self._scenario.seed, self._trace)
             task = actor.start(main(actor))
             await asyncio.wait({task, actor.died}, return_when=asyncio.FIRST_COMPLETED)
-            if task.done() and not task.cancelled() and (exc := task.exception()) is not None:
-                if not isinstance(exc, AccessDeniedError):
-                    self._broken(f"{actor.name} ended with {type(exc).__name__}: {exc}")
+            exc = task.exception() if task.done() and not task.cancelled() else None
+            if exc is not None and not isinstance(exc, AccessDeniedError):
+                self._broken(f"{actor.name} ended with {type(exc).__name__}: {exc}")
             actor.crash()
-            if done():
+            if person is not None and person.is_done:
                 return
             await asyncio.sleep(self._rng.uniform(0, LONGEST_DOWNTIME_S))
 
@@ -140,7 +140,7 @@ class _Schedule:
         async def main(actor: Actor) -> None:
             if not actor.name.endswith(".1") and self._rng.random() < 0.3:
                 person.give_up()
-            await person.run(actor, seen, self._until)
+            await person.run(actor, seen, until=self._until, wrong=self._broken)
 
         return main
 

@@ -56,7 +56,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.on_task: Callable[[asyncio.Task[Any]], None] = lambda task: None
         self._selector = _Jump(self)
         self._numbers = itertools.count(1)
-        self.set_task_factory(_numbered_task)
+        self.set_task_factory(_numbered_task)  # type: ignore[arg-type]  # typeshed wants one signature per version
 
     def time(self) -> float:
         return self._time

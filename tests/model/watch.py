@@ -6,11 +6,15 @@ What is checked, and why it may be:
   a stop stays; nothing changes after ``ended_at`` but by a retry;
 * **rows**: attempts never go back and rise by one per dispatch; what is stored as terminal stays as it is (once per life);
   an outcome was really produced by the execution that the row names, with this output;
+* **outbox**: a dispatch is stored together with its outbox entry, and the entry stays until the message is sent or unwanted;
 * **dispatch**: never while stopped or ended, never before the policy and the condition hold, never beyond
   ``max_parallelism`` or the queue window; a message is sent only for a stored dispatch, and never by a coordinator that
   has stored or seen the halt;
-* **start**: only of what was dispatched, and not when the message was received after the halt;
-* **acknowledgement**: what a deleted report says is in the table, or rightly ignored;
+* **start**: only of what was dispatched, and not when the message was received after the halt or after the attempt was over
+  (but where a service doubled a message by itself, which nobody can know);
+* **acknowledgement**: what a deleted report says is in the table, or rightly ignored; a task's message is deleted only when
+  its report is on the way or its attempt is over;
+* **answers**: a person is told of a change as their own exactly if it was;
 * **end**: the states and the result are those of the reference; where a cancel interfered, every task has ended, what is
   stored was really produced, and the result is ``cancelled``.
 """
@@ -24,6 +28,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ai4s.jobq.definition.model import WorkflowDefinition
 from ai4s.jobq.ports.queue import Message, OutgoingMessage
 from ai4s.jobq.ports.table import Entity, Operation, Replace
 from ai4s.jobq.store.layout import ENDED, HEADER, Names, ended_row, task_number, task_row
@@ -42,6 +47,7 @@ from tests.model.reference import TaskResult, derived, expected, policy, racing_
 from tests.model.scenario import QUEUES, Plan, Scenario
 
 TERMINAL = {"completed", "failed", "skipped", "cancelled"}
+UNDER_WAY = {"ready", "running"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +82,22 @@ class Seen:
     """All that was seen of one workflow."""
 
     plan: Plan
-    names: list[str]
+    definition: WorkflowDefinition
     header: Header | None = None
     rows: dict[int, Row] = field(default_factory=dict)
     kept: dict[str, int | None] = field(default_factory=dict)
     halted_at: dict[int, float] = field(default_factory=dict)
+    halted_by: dict[int, str] = field(default_factory=dict)
+    begun_by: dict[int, str] = field(default_factory=dict)
     stop_known_to: set[tuple[int, str]] = field(default_factory=set)
+    over_at: dict[tuple[int, int], float] = field(default_factory=dict)
+    reported: set[tuple[int, int]] = field(default_factory=set)
     produced: dict[tuple[int, int, str], str] = field(default_factory=dict)
     lives: int = 0
+    names: list[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.names = [task.name for task in self.definition.tasks]
 
     @property
     def ended(self) -> bool:
@@ -94,9 +108,7 @@ class InvariantWatch:
     """Watches one schedule; ``broken`` is called with the first thing that is wrong, and with all that follow."""
 
     def __init__(self, scenario: Scenario, cloud: Cloud, names: Names, broken: Callable[[str], None]) -> None:
-        self.workflows = {
-            plan.workflow_id: Seen(plan, [task.name for task in plan.parsed.tasks]) for plan in scenario.plans
-        }
+        self.workflows = {plan.workflow_id: Seen(plan, plan.parsed) for plan in scenario.plans}
         self.dispatched: dict[str, Dispatch] = {}
         self.changed = asyncio.Event()
         self._scenario = scenario
@@ -105,6 +117,7 @@ class InvariantWatch:
         self._broken = broken
         self._received: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
         self._late_rows: set[str] = set()
+        self._sent: set[str] = set()
 
     def fail(self, text: str) -> None:
         self._broken(text)
@@ -131,6 +144,7 @@ class InvariantWatch:
             number for operation in operations[:-1] if (number := self._row(seen, partition, operation.row)) is not None
         ]
         self._check_room(seen, header, dispatches)
+        self._check_outbox(seen, old, header, dispatches)
         if header.ended_at is not None and (old is None or old.ended_at is None):
             self._check_end(seen, header)
         self.changed.set()
@@ -139,6 +153,7 @@ class InvariantWatch:
         where = f"{new.workflow_id} rev {new.rev} by {actor}"
         if new.stop != "none":
             seen.halted_at.setdefault(new.life, asyncio.get_running_loop().time())
+            seen.halted_by.setdefault(new.life, actor)
             seen.stop_known_to.add((new.life, actor))
         if old is None:
             seen.lives = 1
@@ -150,6 +165,7 @@ class InvariantWatch:
         if new.run != old.run:
             self.fail(f"{where}: the run changed")
         if new.life != old.life:
+            seen.begun_by[new.life] = actor
             self._begin_life(seen, old, new, where)
         elif old.ended_at is not None:
             self.fail(f"{where}: changed after the end")
@@ -188,6 +204,8 @@ class InvariantWatch:
         if old is not None and (old.of_life(header.life) in TERMINAL):
             self.fail(f"{where}: it had ended as {old.state} in life {old.life}")
         seen.rows[number] = new
+        if old is not None and old.state in UNDER_WAY and (new.attempt > old.attempt or new.state not in UNDER_WAY):
+            seen.over_at[number, old.attempt] = asyncio.get_running_loop().time()
         if new.state in TERMINAL:
             self._check_outcome(seen, number, new, where)
         if is_dispatch:
@@ -196,7 +214,7 @@ class InvariantWatch:
 
     def _check_outcome(self, seen: Seen, number: int, row: Row, where: str) -> None:
         """What is stored as an outcome must have happened."""
-        header, task = seen.header, seen.plan.parsed.tasks[number]
+        header, task = seen.header, seen.definition.tasks[number]
         assert header is not None
         produced = seen.produced.get((number, row.attempt, row.facts.get("execution", "")))
         cause = row.facts.get("cause")
@@ -215,7 +233,7 @@ class InvariantWatch:
             self.fail(f"{where}: failed with {row.facts.get('charged', 0)} of {task.num_retries + 1} attempts used")
 
     def _check_dispatch(self, seen: Seen, number: int, row: Row, where: str) -> None:
-        header, task = seen.header, seen.plan.parsed.tasks[number]
+        header, task = seen.header, seen.definition.tasks[number]
         assert header is not None
         self.dispatched[_message_id(header.run, number, row.attempt)] = Dispatch(
             workflow_id=header.workflow_id,
@@ -227,7 +245,7 @@ class InvariantWatch:
         )
         if header.stop != "none":
             self.fail(f"{where}: dispatched after the stop")
-        states = derived(seen.plan.parsed, self._stored(seen))
+        states = derived(seen.definition, self._stored(seen))
         states[task.name] = "pending"
         if policy(task, states) != "run":
             self.fail(f"{where}: dispatched though its policy does not hold: {states}")
@@ -238,8 +256,8 @@ class InvariantWatch:
         """After a commit that dispatched: are there more under way than allowed?"""
         if not dispatches:
             return
-        definition, stored = seen.plan.parsed, self._stored(seen)
-        under_way = sum(state in ("ready", "running") for state in stored.values())
+        definition, stored = seen.definition, self._stored(seen)
+        under_way = sum(state in UNDER_WAY for state in stored.values())
         if definition.max_parallelism is not None and under_way > definition.max_parallelism:
             self.fail(f"{header.workflow_id} rev {header.rev}: {under_way} tasks under way at once")
         queues = Counter(definition.queue_of(task) for task in definition.tasks if stored[task.name] == "ready")
@@ -247,6 +265,20 @@ class InvariantWatch:
             queue = definition.queue_of(definition.tasks[number])
             if queues[queue] > self._scenario.window:
                 self.fail(f"{header.workflow_id} rev {header.rev}: {queues[queue]} tasks ready on {queue}")
+
+    def _check_outbox(self, seen: Seen, old: Header | None, new: Header, dispatches: Sequence[int]) -> None:
+        listed = {(entry.row, entry.attempt) for entry in new.outbox}
+        for number in dispatches:
+            if (task_row(number), seen.rows[number].attempt) not in listed:
+                self.fail(
+                    f"{new.workflow_id} rev {new.rev}: {seen.names[number]} was dispatched, but not into the outbox"
+                )
+        gone = {(entry.row, entry.attempt) for entry in old.outbox} - listed if old is not None else set()
+        for key, attempt in gone:
+            row = seen.rows[task_number(key)]
+            wanted = row.life == new.life and row.attempt == attempt and row.state == "ready" and new.stop == "none"
+            if wanted and _message_id(new.run, task_number(key), attempt) not in self._sent:
+                self.fail(f"{new.workflow_id} rev {new.rev}: {key} attempt {attempt} left the outbox unsent")
 
     def _stored(self, seen: Seen) -> dict[str, str]:
         """The stored states of this life, by name; ``pending`` where there is none."""
@@ -260,7 +292,7 @@ class InvariantWatch:
     # -- the end of a life
 
     def _check_end(self, seen: Seen, header: Header) -> None:
-        definition, stored = seen.plan.parsed, self._stored(seen)
+        definition, stored = seen.definition, self._stored(seen)
         where = f"{header.workflow_id} life {header.life} ended as {header.state}"
         if header.outbox:
             self.fail(f"{where}: with unsent messages {header.outbox}")
@@ -280,7 +312,7 @@ class InvariantWatch:
 
     def _compare(self, seen: Seen, states: Mapping[str, str], where: str) -> None:
         """With the reference: states, and outputs."""
-        definition = seen.plan.parsed
+        definition = seen.definition
         raced = {
             task.name: _answered(seen.rows[number])
             for number, task in enumerate(definition.tasks)
@@ -300,7 +332,7 @@ class InvariantWatch:
 
     def _script(self, seen: Seen, name: str) -> TaskResult:
         """How a task ends once it is tried as often as it may."""
-        definition, number = seen.plan.parsed, seen.names.index(name)
+        definition, number = seen.definition, seen.names.index(name)
         task = definition.tasks[number]
         for charged in range(task.num_retries + 1):
             outcome = seen.plan.outcome(number, life=seen.lives, charged=charged)
@@ -332,6 +364,20 @@ class InvariantWatch:
             if (message.life, actor) in self.workflows[message.workflow_id].stop_known_to:
                 self.fail(f"{actor} sends {message.task_name} though it has stored the halt")
 
+    def sent(self, queue: str, messages: Sequence[OutgoingMessage]) -> None:
+        """Messages are on a queue."""
+        for outgoing in messages:
+            if queue in QUEUES:
+                self._sent.add(outgoing.message_id)
+                continue
+            completion = decode_completion(outgoing.body)
+            reported = self.workflows[completion.workflow_id].reported
+            reported.update(
+                (task_number(report.row), report.attempt)
+                for report in completion.reports
+                if report.outcome is not Outcome.STARTED
+            )
+
     def received(self, queue: str, message: Message, actor: str) -> None:
         """A message was handed out."""
         if queue in QUEUES:
@@ -348,7 +394,20 @@ class InvariantWatch:
                     self.fail(
                         f"{actor} acknowledged {report.outcome} of {completion.workflow_id}/{report.row}: {problem}"
                     )
+        else:
+            task = decode_queue_message(message.body)
+            assert isinstance(task, TaskMessage)
+            if not self._may_go(task):
+                self.fail(f"{actor} deleted {task.workflow_id}/{task.row} attempt {task.attempt} unreported")
         self.changed.set()
+
+    def _may_go(self, task: TaskMessage) -> bool:
+        """Whether nothing can be lost with a task's message."""
+        seen = self.workflows[task.workflow_id]
+        number, header = task_number(task.row), seen.header
+        assert header is not None
+        past = header.life > task.life or header.ended_at is not None
+        return past or (number, task.attempt) in seen.reported or (number, task.attempt) in seen.over_at
 
     def _unreflected(self, completion: CompletionMessage, report: Report) -> str:
         """Why a report should not have been acknowledged yet, or nothing."""
@@ -359,7 +418,7 @@ class InvariantWatch:
         row = seen.rows.get(task_number(report.row))
         if row is None or row.attempt < report.attempt or header.life < report.life:
             return "the table does not know this attempt"
-        if row.life > report.life or row.attempt > report.attempt or row.state not in ("ready", "running"):
+        if row.life > report.life or row.attempt > report.attempt or row.state not in UNDER_WAY:
             return ""
         if report.outcome is Outcome.STARTED:
             return "" if row.state == "running" else "the table says ready"
@@ -381,6 +440,9 @@ class InvariantWatch:
         received = self._received[actor, message_id]
         if halted_at is not None and all(time > halted_at for time in received):
             self.fail(f"{actor} started {dispatch} received after the halt at {halted_at:.3f}: {received}")
+        over_at = self.workflows[dispatch.workflow_id].over_at.get((dispatch.number, dispatch.attempt))
+        if over_at is not None and not self._cloud.is_doubled and all(time > over_at for time in received):
+            self.fail(f"{actor} started {dispatch} received after it was over at {over_at:.3f}: {received}")
         return dispatch
 
     def finished(self, dispatch: Dispatch, execution: str, what: str) -> None:

@@ -81,6 +81,7 @@ def _announcement(target: Target, settings: CoordinatorSettings) -> str:
         f"  Visibility:     {settings.visibility_s:g} s",
         f"  Sweep:          every {settings.sweep_s:g} s",
         f"  Queue window:   {settings.queue_window}",
+        f"  Retention:      {settings.retention}",
         "Starting workflow coordinator…",
     ]
     return "\n".join(lines)

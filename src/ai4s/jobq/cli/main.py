@@ -2,13 +2,34 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
 import click
+from click.shell_completion import shell_complete
 
-from ai4s.jobq.cli import change, config, coordinator, push, run, show, submit, watch, worker
+from ai4s.jobq.cli import (
+    change,
+    completion,
+    config,
+    coordinator,
+    dead_letters,
+    doctor,
+    explain,
+    graph,
+    history,
+    logs,
+    purge,
+    push,
+    run,
+    show,
+    submit,
+    watch,
+    worker,
+    workers,
+)
 from ai4s.jobq.cli.bridge import Invocation, run_program, verbosity_options
 from ai4s.jobq.cli.target_group import TargetGroup, given_target
 
@@ -47,6 +68,7 @@ def workflow(ctx: click.Context, queues: str | None, blobs: str | None, config: 
 
 cli.add_command(worker.worker)
 cli.add_command(push.push)
+cli.add_command(completion.completion)
 for command in (
     submit.submit,
     submit.validate,
@@ -55,8 +77,16 @@ for command in (
     show.tasks,
     show.summary,
     watch.watch,
+    logs.logs,
+    history.history,
+    graph.graph,
     change.cancel,
     change.retry,
+    explain.explain,
+    doctor.doctor,
+    workers.workers,
+    dead_letters.dead_letters,
+    purge.purge,
     coordinator.coordinator,
     run.run,
     config.config,
@@ -66,7 +96,9 @@ for command in (
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
-    """The program."""
+    """The program. A shell that asks what may follow on a command line is answered (see ``completion``)."""
+    if question := os.environ.get(completion.VARIABLE):
+        sys.exit(shell_complete(cli, {}, PROGRAM, completion.VARIABLE, question))
     sys.exit(run_program(cli, sys.argv[1:] if args is None else args, name=PROGRAM))
 
 

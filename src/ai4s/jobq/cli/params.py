@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import Field, fields
 from typing import Any
 
 import click
 
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-_DURATION = re.compile(r"(\d{1,9})([smhdw])", re.ASCII)
+from ai4s.jobq.durations import duration_s
+from ai4s.jobq.errors import UsageError
 
 
 def duration(text: str) -> float:
     """A whole number and a unit, such as 90s, 10m, 12h, 7d or 2w, in seconds."""
-    found = _DURATION.fullmatch(text.strip())
-    if found is None:
-        raise click.BadParameter(f"{text!r}. Expected format: <number>[smhdw], such as 90s or 10m.")
-    return float(int(found[1]) * _SECONDS[found[2]])
+    try:
+        return duration_s(text)
+    except UsageError as exc:
+        raise click.BadParameter(str(exc)) from exc
 
 
 def key_value(text: str) -> tuple[str, str]:
@@ -51,5 +50,9 @@ def _option(spec: Field[Any], env_prefix: str) -> Callable[[Callable[..., Any]],
         default=None,
         envvar=f"{env_prefix}{spec.name.upper()}",
         show_envvar=True,
-        help=f"{spec.metadata['help']}  [default: {spec.default:g}]",
+        help=f"{spec.metadata['help']}  [default: {_shown(spec.default)}]",
     )
+
+
+def _shown(default: Any) -> str:
+    return default if isinstance(default, str) else f"{default:g}"

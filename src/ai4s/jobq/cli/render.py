@@ -12,12 +12,22 @@ from ai4s.jobq.cli.terminal import coloured, cut, fitted, visible
 from ai4s.jobq.engine.states import TaskState, WorkflowState
 
 if TYPE_CHECKING:
+    from ai4s.jobq.layers import LayerStatus
     from ai4s.jobq.settings import Target
     from ai4s.jobq.status import AggregateStatus, TaskStatus, WorkflowStatus
 
 PREVIEW = 60  # characters of an output or error in a table
 NAMED_PARENTS = 5
 
+_LAYER_STATES = (TaskState.PENDING, TaskState.READY, TaskState.RUNNING, TaskState.COMPLETED)
+_LAYER_TITLES = (
+    "Layer",
+    "Total",
+    *(str(state).capitalize() for state in _LAYER_STATES),
+    "Failed",
+    "Skipped",
+    "Progress",
+)
 _TASK_TITLES = ("Task", "Status", "Queue", "Depends On", "Output")
 _EXIT_CODES = {WorkflowState.COMPLETED: 0, WorkflowState.FAILED: 1, WorkflowState.CANCELLED: 3}
 
@@ -62,6 +72,30 @@ def task_lines(tasks: Sequence[TaskStatus], stream: TextIO, *, in_full: bool = F
     return table(_TASK_TITLES, rows, stream)
 
 
+def layer_lines(layers: Sequence[LayerStatus], stream: TextIO) -> Iterator[str]:
+    """A table of layers of tasks; ``failed`` counts upstream_failed and cancelled ones too."""
+    rows = [
+        (
+            layer.layer,
+            str(layer.total),
+            *(str(layer.count(state)) for state in _LAYER_STATES),
+            str(layer.failed),
+            str(layer.count(TaskState.SKIPPED)),
+            f"{100 * layer.settled // layer.total}%",
+        )
+        for layer in layers
+    ]
+    return table(_LAYER_TITLES, rows, stream)
+
+
+def layer_change_lines(before: Mapping[str, LayerStatus], after: Sequence[LayerStatus], clock: str) -> Iterator[str]:
+    """What happened in each layer between two looks, a line for each in which something did."""
+    for layer in after:
+        if layer != before.get(layer.layer) and layer.count(TaskState.PENDING) < layer.total:
+            counts = ", ".join(f"{layer.counts[state]} {state}" for state in TaskState if layer.counts.get(state))
+            yield f"{clock}  {visible(layer.layer)}: {counts} of {layer.total}"
+
+
 def list_lines(statuses: Sequence[WorkflowStatus], stream: TextIO) -> Iterator[str]:
     """A table of workflows."""
     rows = [(status.workflow_id, status.name, str(status.status), _short_progress(status)) for status in statuses]
@@ -99,14 +133,19 @@ def submitted_line(name: str, roots: Sequence[str], tasks: int, workflow_id: str
     return f'Submitted "{visible(name)}" ({words}) → {workflow_id}'
 
 
+def clock_of(status: WorkflowStatus) -> str:
+    """When a workflow was last changed, as its lines begin."""
+    return status.updated_at.strftime("%H:%M:%SZ")
+
+
 def change_lines(before: WorkflowStatus | None, after: WorkflowStatus) -> Iterator[str]:
     """What happened between two looks at a workflow, one line each."""
-    clock = after.updated_at.strftime("%H:%M:%SZ")
+    clock = clock_of(after)
     known: Mapping[str, TaskStatus] = (before.tasks if before is not None else None) or {}
     for name, task in (after.tasks or {}).items():
         old = known[name].status if name in known else TaskState.PENDING
         if task.status is not old:
-            why = f": {visible(_brief(task.error))}" if task.status.is_bad and task.error else ""
+            why = f": {visible(brief(task.error))}" if task.status.is_bad and task.error else ""
             yield f"{clock}  {visible(name)}: {old} → {task.status}{why}"
     if before is None or before.status is not after.status or after.tasks is None:
         yield f"{clock}  Workflow {after.workflow_id}: {after.status}, {progress(after)}"
@@ -150,7 +189,7 @@ def _result(task: TaskStatus, *, in_full: bool) -> str:
     from ai4s.jobq.store.wire import BlobRef
 
     if task.error:
-        text = task.error if in_full else _brief(task.error)
+        text = task.error if in_full else brief(task.error)
     elif isinstance(task.output, BlobRef):
         text = f"({task.output.size_bytes} bytes in blob storage)"
     else:
@@ -158,7 +197,7 @@ def _result(task: TaskStatus, *, in_full: bool) -> str:
     return text if in_full else cut(text, PREVIEW, mark="...")
 
 
-def _brief(error: str) -> str:
+def brief(error: str) -> str:
     """An error on one line: why the task failed, and the last line that its command wrote."""
     lines = [line for line in error.splitlines() if line.strip()]
     return ": ".join(lines[:1] + lines[1:][-1:])

@@ -5,17 +5,19 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ai4s.jobq.cli.bridge import Invocation, verbosity, verbosity_options
-from ai4s.jobq.cli.render import list_lines, print_lines, status_lines, summary_lines, task_lines
+from ai4s.jobq.cli.render import layer_lines, list_lines, print_lines, status_lines, summary_lines, task_lines
 from ai4s.jobq.cli.terminal import put, put_json, say
 from ai4s.jobq.engine.states import TaskState, WorkflowState
 
 if TYPE_CHECKING:
     from ai4s.jobq.client import WorkflowClient
+    from ai4s.jobq.layers import LayeredStatus
     from ai4s.jobq.status import TaskStatus
 
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -24,19 +26,39 @@ as_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSO
 @click.command()
 @click.argument("workflow_id", metavar="ID")
 @click.option("--tasks/--no-tasks", default=True, show_default=True, help="Show every task.")
+@click.option(
+    "--by-layer/--no-by-layer",
+    help="Show a line for many alike tasks: train-0001, train-0002 … are layer train.  [default: no]",
+)
 @as_json_option
 @verbosity_options
 @click.pass_obj
-def status(invocation: Invocation, workflow_id: str, tasks: bool, as_json: bool) -> None:
+def status(invocation: Invocation, workflow_id: str, tasks: bool, by_layer: bool, as_json: bool) -> None:
     """Show one workflow and its tasks.
 
     With -v, outputs and errors in full.
     """
+    if by_layer:
+        _show_layers(invocation, workflow_id, as_json=as_json)
+        return
     found = invocation.ask(lambda client: client.status(workflow_id, include_tasks=tasks))
     if as_json:
         put_json(found.to_json())
     else:
         print_lines(status_lines(found, sys.stdout, in_full=verbosity() > 0))
+
+
+def _show_layers(invocation: Invocation, workflow_id: str, *, as_json: bool) -> None:
+    async def read(client: WorkflowClient) -> LayeredStatus:
+        from ai4s.jobq.layers import read_layers
+
+        return await read_layers(client.store, workflow_id)
+
+    found = invocation.ask(read)
+    if as_json:
+        put_json(found.to_json())
+    else:
+        print_lines(chain(status_lines(found.status, sys.stdout), [""], layer_lines(found.layers, sys.stdout)))
 
 
 @click.command("list")

@@ -31,6 +31,8 @@ class TargetGroup(click.Group):
     def _without_target(self, ctx: click.Context, args: list[str], position: int) -> list[str]:
         """Take the target out; words that are neither a target nor a command are explained."""
         word, before, after = args[position], args[:position], args[position + 1 :]
+        if ctx.resilient_parsing:  # a shell wants to know what may follow: nothing is wrong yet
+            return before + after if "/" in word else args
         following = self._first_word(ctx, after)
         command = None if following is None else after[following]
         if "/" not in word:

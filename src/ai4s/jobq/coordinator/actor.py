@@ -15,7 +15,13 @@ from math import inf
 from ai4s.jobq.coordinator.cycle import WorkflowCycle
 from ai4s.jobq.coordinator.reports import Delivery
 from ai4s.jobq.engine.events import Decision, Event
-from ai4s.jobq.errors import AccessDeniedError, MessageLostError, OperationalError, StorageUnavailableError
+from ai4s.jobq.errors import (
+    AccessDeniedError,
+    MessageLostError,
+    OperationalError,
+    StaleWriteError,
+    StorageUnavailableError,
+)
 from ai4s.jobq.ports.clock import Clock
 from ai4s.jobq.ports.queue import Queue
 from ai4s.jobq.store.index import WorkflowIndex
@@ -112,7 +118,7 @@ class WorkflowActor:
                     return
                 self._pause_s = FIRST_PAUSE_S
                 self._parked = False
-            except (StorageUnavailableError, AccessDeniedError) as exc:
+            except (StorageUnavailableError, AccessDeniedError, StaleWriteError) as exc:  # stale: a race in the index
                 self._hold(exc)
             except Exception as exc:  # the outermost edge of one workflow: others must go on
                 await self._park(exc)

@@ -13,10 +13,12 @@ import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from ai4s.jobq.coordinator.actor import PARKED_S, WorkflowActor
 from ai4s.jobq.coordinator.cycle import Stats, WorkflowCycle
 from ai4s.jobq.coordinator.reports import Delivery
+from ai4s.jobq.coordinator.retention import Retention
 from ai4s.jobq.coordinator.settings import CoordinatorSettings
 from ai4s.jobq.coordinator.sweep import Sweep
 from ai4s.jobq.coordinator.windows import QueueWindows
@@ -34,6 +36,8 @@ LOG = logging.getLogger(__name__)
 MAX_IN_HAND = 1000  # messages received and not yet acknowledged, before receiving pauses
 FOREIGN_DELAY_S = 60.0
 NEWER_DELAY_S = 600.0
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 30.0  # between tries of a loop whose step fails
+SAY_EVERY_S = 60.0  # an outage is told once a minute and loop, not once a try
 STOP_S = 8.0  # for the last turns after a stop, so that the process is gone within ten seconds
 
 
@@ -89,7 +93,12 @@ class Coordinator:
         loops = [self._forever(self._receive, "receiving"), self._forever(self._sweep_once, "sweep")]
         loops.append(self._forever(self._renew_in_hand, "renewal"))
         if self._private is None:
-            loops.append(self._forever(self._hold_lease, "lease"))
+            # Back at the usual pace: after an outage somebody should lead again as soon as after a death.
+            lease_pause_s = self.settings.lease_ttl_s / 6
+            loops.append(self._forever(self._hold_lease, "lease", longest_pause_s=lease_pause_s))
+            if self.settings.retention_s is not None:
+                retention = Retention(self._store, self._clock, keep_s=self.settings.retention_s)
+                loops.append(self._forever(lambda: self._purge_expired(retention), "retention"))
         else:
             self._actor(self._private.workflow_id).wake()
         try:
@@ -107,14 +116,19 @@ class Coordinator:
 
     # -- loops
 
-    async def _forever(self, step: Callable[[], Awaitable[float]], name: str) -> None:
-        """Repeat a step that answers how long to pause, until ``stop``."""
-        trouble_s = 0.5
+    async def _forever(
+        self, step: Callable[[], Awaitable[float]], name: str, *, longest_pause_s: float = LONGEST_PAUSE_S
+    ) -> None:
+        """Repeat a step that answers how long to pause, until ``stop``; after failures in longer and longer pauses."""
+        trouble_s, said_at = min(FIRST_PAUSE_S, longest_pause_s), -inf
         while not self._stop.is_set():
             try:
-                pause_s, trouble_s = await step(), 0.5
+                pause_s, trouble_s = await step(), min(FIRST_PAUSE_S, longest_pause_s)
             except Exception as exc:  # the outermost edge of a loop that must not die
-                LOG.warning(
+                is_news = not isinstance(exc, OperationalError) or self._clock.monotonic() - said_at >= SAY_EVERY_S
+                said_at = self._clock.monotonic() if is_news else said_at
+                LOG.log(
+                    logging.WARNING if is_news else logging.DEBUG,
                     "%s failed, next try in %.1f s: %s: %s",
                     name,
                     trouble_s,
@@ -123,7 +137,7 @@ class Coordinator:
                     exc_info=None if isinstance(exc, OperationalError) else exc,
                     extra={"event": "loop_failed", "loop": name},
                 )
-                pause_s, trouble_s = trouble_s, min(trouble_s * 2, 30.0)
+                pause_s, trouble_s = trouble_s, min(trouble_s * 2, longest_pause_s)
             await self._pause(pause_s)
 
     async def _pause(self, seconds: float) -> None:
@@ -187,6 +201,9 @@ class Coordinator:
         for workflow_id, events in finds.events.items():
             self._actor(workflow_id).post(events)
         return self.settings.sweep_s
+
+    async def _purge_expired(self, retention: Retention) -> float:
+        return await retention.once() if self.is_leading else 1.0
 
     async def _renew_in_hand(self) -> float:
         """Keep messages hidden that wait for a long turn."""
@@ -301,8 +318,9 @@ class Coordinator:
         return {workflow_id: actor.cycle for workflow_id, actor in self._actors.items()}
 
     def _drop_actors(self) -> None:
+        """Cancel them once they have begun: a task that is cancelled before never runs, and could not sign off."""
         for task in self._actor_tasks:
-            task.cancel()
+            asyncio.get_running_loop().call_soon(task.cancel)
 
     async def _wind_up(self) -> None:
         """Let every workflow finish its turn and clear its outbox, then give the lease up."""

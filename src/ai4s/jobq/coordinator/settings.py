@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 
-from ai4s.jobq.errors import SettingsError
+from ai4s.jobq.durations import duration_s
+from ai4s.jobq.errors import SettingsError, UsageError
+
+NEVER = "never"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorSettings:
     """How a coordinator paces itself. Times are in seconds.
 
-    Each field's metadata holds its help text and its least and greatest value. Raises ``SettingsError`` out of range.
+    Each field's metadata holds its help text and, of a number, its least and greatest value. Raises ``SettingsError`` out
+    of range.
     """
 
     batch_size: int = field(default=32, metadata={"help": "Messages received at a time.", "low": 1, "high": 32})
@@ -42,8 +46,32 @@ class CoordinatorSettings:
         metadata={"help": "Seconds after which a standby takes over from a silent leader.", "low": 3, "high": 600},
     )
 
+    retention: str = field(
+        default=NEVER, metadata={"help": "Purge workflows that ended so long ago, such as 7d; or never."}
+    )
+
     def __post_init__(self) -> None:
+        self._check_retention()
         for spec in fields(self):
+            if "low" not in spec.metadata:
+                continue
             value, low, high = getattr(self, spec.name), spec.metadata["low"], spec.metadata["high"]
             if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
                 raise SettingsError(f"{spec.name} is {value!r}, it must be a number from {low} to {high}")
+
+    @property
+    def retention_s(self) -> float | None:
+        """How long ended workflows are kept, in seconds; None: for ever."""
+        return None if self.retention == NEVER else duration_s(self.retention)
+
+    def _check_retention(self) -> None:
+        try:
+            if not isinstance(self.retention, str):
+                raise UsageError(f"{self.retention!r}. Expected a text such as 7d, or {NEVER}.")
+            retention_s = self.retention_s
+        except UsageError as exc:
+            raise SettingsError(f"retention is {exc}") from exc
+        if retention_s == 0:
+            raise SettingsError(
+                f"retention is {self.retention!r}: nothing could be looked at after its end. Write {NEVER}, or 1d."
+            )

@@ -19,11 +19,13 @@ from ai4s.jobq.definition.expression_tree import ConditionError, Raw, Reference,
 from ai4s.jobq.definition.fields import MAX_TASK_BYTES, MAX_TASKS
 from ai4s.jobq.definition.model import Task, canonical_json
 from ai4s.jobq.definition.read import Label
+from ai4s.jobq.definition.shell_words import obstacles, quoted_already
 from ai4s.jobq.definition.template_fields import Templated, map_task
 from ai4s.jobq.definition.templates import (
     Answer,
     Embedded,
     Later,
+    Piece,
     ReferenceFailure,
     ReferenceProblem,
     Setting,
@@ -98,6 +100,10 @@ class _Expander:
     def _complain(self, path: Path, message: str, hint: str = "") -> None:
         self.expansion.problems.append(problem_at(self._locate(path), path, message, hint))
 
+    def _complain_name(self, item: int, name: str) -> None:
+        message = f"{shown(name)} is also the name of another task"
+        self._complain(("tasks", item, "name"), message, "Rename one of the two.")
+
     def _instances(self, item: int, task: Task, matrix: Matrix) -> list[Task | None]:
         if self._has_same_values(item, matrix):
             return [_bare(task)]
@@ -109,9 +115,7 @@ class _Expander:
                 return [_bare(task)]  # its mistakes would be those of every other one
             instances.append(instance)
         if task.name in self.expansion.matrices:
-            self._complain(
-                ("tasks", item, "name"), f"{shown(task.name)} is also the name of another task with a matrix"
-            )
+            self._complain_name(item, task.name)
         self.expansion.matrices.setdefault(task.name, range(first, first + len(instances)))
         return instances
 
@@ -150,6 +154,9 @@ class _Expander:
         size = len(canonical_json(task.to_json()))
         if size <= MAX_TASK_BYTES:
             return True
+        written = self._written[item]
+        if written is not None and len(canonical_json(written.to_json())) > MAX_TASK_BYTES:
+            return False  # which was said when it was read
         message = (
             f"task {shown(task.name)} takes {size:,} bytes as JSON, at most {MAX_TASK_BYTES // 1024} KiB are allowed"
         )
@@ -159,8 +166,7 @@ class _Expander:
     def _expand_parents(self) -> None:
         names = {task.name for task in self.expansion.tasks if task is not None}
         for name in names.intersection(self.expansion.matrices):
-            path = ("tasks", self.expansion.items[self.expansion.matrices[name].start], "name")
-            self._complain(path, f"{shown(name)} is also the name of another task", "Rename one of the two.")
+            self._complain_name(self.expansion.items[self.expansion.matrices[name].start], name)
         lists: dict[tuple[str, ...], tuple[tuple[str, ...], list[int]]] = {}  # tasks of one matrix share theirs
         total = 0
         for number, task in enumerate(self.expansion.tasks):
@@ -220,7 +226,10 @@ class _Filling:
     def change(self, place: Templated) -> Any:
         """A string of kwargs and the like: a template still, for what else it reads."""
         try:
-            return continued(parse_template(place.text), place.setting, self._answer)
+            pieces = parse_template(place.text)
+            if place.setting is Setting.COMMAND:
+                self._check_quoting(pieces)
+            return continued(pieces, place.setting, self._answer)
         except (ReferenceProblem, ReferenceFailure) as exc:
             self.faults.append((place.path, getattr(exc, "message", str(exc)), getattr(exc, "hint", "")))
             return place.text
@@ -257,6 +266,12 @@ class _Filling:
             return Answer(self._evaluation.value_of(embedded.tree))
         except ConditionError as exc:
             raise ReferenceFailure(f"${{{{ {embedded.text} }}}}: {exc}") from exc
+
+    def _check_quoting(self, pieces: tuple[Piece, ...]) -> None:
+        for index, obstacle in obstacles(pieces).items():
+            piece = pieces[index]
+            if isinstance(piece, Embedded) and piece.names(Root.MATRIX):
+                raise quoted_already(piece, obstacle)
 
     def _check_axes(self, embedded: Embedded, axes: Sequence[str]) -> None:
         for axis in axes:

@@ -12,16 +12,14 @@ from dataclasses import dataclass
 from ai4s.jobq.definition.ancestors import not_before
 from ai4s.jobq.definition.document import Path, shown
 from ai4s.jobq.definition.expression_tree import Root
-from ai4s.jobq.definition.shell_words import ShellWalk
+from ai4s.jobq.definition.shell_words import obstacles, quoted_already
 from ai4s.jobq.definition.template_fields import Templated
-from ai4s.jobq.definition.templates import Embedded, Piece, ReferenceProblem, Setting, parse_template
+from ai4s.jobq.definition.templates import Embedded, ReferenceProblem, Setting, parse_template
 from ai4s.jobq.errors import Problem
 from ai4s.jobq.ids import near_names
 
 Complain = Callable[[Path, str, str], Problem]
 """Makes a problem of a path, a message and a hint."""
-
-_QUOTED = 'Its value is quoted already: take it out of there, pass it in env and write "$NAME", or use raw(…).'
 
 
 @dataclass(slots=True, kw_only=True)
@@ -70,11 +68,11 @@ class ReferenceCheck:
         except ReferenceProblem as exc:
             yield self._complain(path, exc.message, exc.hint)
             return
-        obstacles = _obstacles(pieces) if place.setting is Setting.COMMAND else {}
+        in_the_way = obstacles(pieces) if place.setting is Setting.COMMAND else {}
         for index, piece in enumerate(pieces):
             if isinstance(piece, str):
                 continue
-            if problem := self._problem_of(piece, place, path, obstacles.get(index)):
+            if problem := self._problem_of(piece, place, path, in_the_way.get(index)):
                 yield problem
             for name in piece.names(Root.TASKS):
                 reads.append(name)
@@ -83,7 +81,8 @@ class ReferenceCheck:
     def _problem_of(self, embedded: Embedded, place: Templated, path: Path, obstacle: str | None) -> Problem | None:
         here = shown(f"${{{{ {embedded.text} }}}}")
         if obstacle is not None:
-            return self._complain(path, f"the reference {here} stands {obstacle}", _QUOTED)
+            problem = quoted_already(embedded, obstacle)
+            return self._complain(path, problem.message, problem.hint)
         if embedded.is_raw() and place.setting is not Setting.COMMAND:
             return self._complain(path, f"in {here}: raw(…) has a meaning in 'cmd' only", "Leave it out.")
         for name in embedded.names(Root.PARAMS):
@@ -106,18 +105,3 @@ class ReferenceCheck:
         elif name not in self._around.numbers:
             message = f"the reference reads task {shown(name)} which does not exist"
             yield self._complain(path, message, self._around.suggest(name))
-
-
-def _obstacles(pieces: tuple[Piece, ...]) -> dict[int, str]:
-    """Why references must not stand where they stand in a command, by the index of their piece."""
-    walk = ShellWalk()
-    found: dict[int, str] = {}
-    for index, piece in enumerate(pieces):
-        if isinstance(piece, str):
-            walk.walk(piece)
-            continue
-        obstacle = None if piece.is_raw() else walk.obstacle()
-        if obstacle is not None:
-            found[index] = obstacle
-        walk.put_value()
-    return found

@@ -90,8 +90,6 @@ def with_params(definition: WorkflowDefinition) -> WorkflowDefinition:
 
 def substitute_params(definition: WorkflowDefinition) -> tuple[WorkflowDefinition, list[tuple[Path, str]]]:
     """As ``with_params``, but answers what is wrong and where instead of raising it."""
-    if not definition.params:
-        return definition, []
     values = _Params(definition.param_values())
     head = map_head(definition, values.resolve)
     tasks = [map_task(task, values.resolve, ("tasks", number)) for number, task in enumerate(definition.tasks)]

@@ -10,6 +10,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from ai4s.jobq.definition.document import shown
+from ai4s.jobq.definition.templates import Embedded, Piece, ReferenceProblem
+
 _PLACES = {
     "'": "inside '…'",
     "$'": "inside $'…'",
@@ -36,6 +39,29 @@ _NEXT = {  # what ends or opens something there, or takes the special meaning fr
 }
 _NEXT_OF_ALL = re.compile(r"""\\.?|\$\(\(|\$\(|\$\{|\$'|\$\[|\(\(|<<<|<<|[`"'()\n#]""", re.DOTALL)
 _OPENS = {"$[": "[", "$(": "(", "(": "(", "${": "{", "$((": "((", "((": "((", "$'": "$'", "'": "'", '"': '"', "`": "`"}
+
+
+def obstacles(pieces: tuple[Piece, ...]) -> dict[int, str]:
+    """Why references of a command must not stand where they stand, as a place, by the index of their piece."""
+    walk = ShellWalk()
+    found: dict[int, str] = {}
+    for index, piece in enumerate(pieces):
+        if isinstance(piece, str):
+            walk.walk(piece)
+            continue
+        obstacle = None if piece.is_raw() else walk.obstacle()
+        if obstacle is not None:
+            found[index] = obstacle
+        walk.put_value()
+    return found
+
+
+def quoted_already(embedded: Embedded, obstacle: str) -> ReferenceProblem:
+    """The problem of a reference that stands there."""
+    return ReferenceProblem(
+        f"the reference {shown(f'${{{{ {embedded.text} }}}}')} stands {obstacle}",
+        hint='Its value is quoted already: take it out of there, pass it in env and write "$NAME", or use raw(…).',
+    )
 
 
 @dataclass(slots=True)

@@ -6,12 +6,13 @@ definition, so that a chain of 50,000 tasks is checked like any other.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import islice
 
 from ai4s.jobq.definition.cycles import find_cycles
 from ai4s.jobq.definition.document import NOWHERE, Locate, Path, Place, problem_at, shown
 from ai4s.jobq.definition.expressions import ExpressionError, parse
+from ai4s.jobq.definition.faults import signal_name_fault
 from ai4s.jobq.definition.fields import NOT_YET
 from ai4s.jobq.definition.head_check import head_problems
 from ai4s.jobq.definition.matrix import Expansion
@@ -19,9 +20,10 @@ from ai4s.jobq.definition.model import DepPolicy, Task, WorkflowDefinition
 from ai4s.jobq.definition.parts import OnTimeout
 from ai4s.jobq.definition.reference_check import ReferenceCheck, Surroundings
 from ai4s.jobq.definition.template_fields import strings_of_head, strings_of_task
+from ai4s.jobq.definition.templates import has_template
 from ai4s.jobq.definition.unsupported import unsupported_of_task
 from ai4s.jobq.errors import Problem
-from ai4s.jobq.ids import near_names
+from ai4s.jobq.ids import near_names, queue_name_problem
 
 MAX_COMPARED = 2_000_000  # characters of names looked at for suggestions: about two seconds, then there are no more
 NEAR_NAMES_LOOKED_AT = 5000  # by ids.near_names
@@ -104,6 +106,7 @@ class _Graph:
         yield from self._bad_policy(path, task)
         yield from self._bad_condition(path, task)
         yield from self._bad_combination(path, task)
+        yield from self._bad_names(path, task)
         for where, sentence in unsupported_of_task(task, self._not_yet):
             yield self._problem((*path, *where), sentence)
         for place in strings_of_task(task):
@@ -219,6 +222,18 @@ class _Graph:
         if wait is not None and wait.on_timeout is not OnTimeout.FAIL and wait.timeout_s is None:
             message = "'on_timeout' without 'timeout_s': it waits for ever"
             yield self._problem((*path, "wait_for", "on_timeout"), message, "Add timeout_s.")
+
+    def _bad_names(self, path: Path, task: Task) -> Iterator[Problem]:
+        """Queues and signals with names that only came out of a matrix, or were given by a program."""
+        undo, wait = task.undo, task.wait_for
+        names: list[tuple[Path, str | None, Callable[[str], str | None]]] = [
+            (("queue",), task.queue, queue_name_problem),
+            (("undo", "queue"), None if undo is None else undo.queue, queue_name_problem),
+            (("wait_for", "signal"), None if wait is None else wait.signal, signal_name_fault),
+        ]
+        for where, name, fault_of in names:
+            if name is not None and not has_template(name) and (fault := fault_of(name)):
+                yield self._problem((*path, *where), f"{shown(name)}: {fault}")
 
 
 def _drawn(names: list[str]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import replace
 from datetime import datetime
 
@@ -98,11 +98,9 @@ class WorkflowIndex:
         with contextlib.suppress(StaleWriteError):
             await self.table.transact(ENDED, [Delete(row)])
 
-    async def retract(self, workflow_id: str, run: str, ended_at: datetime | None) -> None:
-        """Remove the rows that speak of this run, and of no other, after it was purged. Safe to repeat."""
-        places = [(ACTIVE, workflow_id)]
-        if ended_at is not None:
-            places.append((ENDED, ended_row(ended_at, workflow_id)))
+    async def retract(self, workflow_id: str, run: str, ends: Iterable[datetime]) -> None:
+        """Remove the rows that speak of this run, which ended at these times, and of no other one. Safe to repeat."""
+        places = [(ACTIVE, workflow_id), *((ENDED, ended_row(end, workflow_id)) for end in ends)]
         for partition, row in places:
             entity = await self.table.get(partition, row)
             if entity is not None and entity.values.get("run") == run:

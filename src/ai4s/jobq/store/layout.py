@@ -51,9 +51,18 @@ class Names:
     def completion_queue(self) -> str:
         return f"{self.prefix.lower()}-workflow-completions"
 
+    def workflow_blobs(self, workflow_id: str) -> str:
+        """Blob name prefix of everything that submissions under this id wrote."""
+        return f"{self.all_blobs}{workflow_id}/"
+
     def run_blobs(self, workflow_id: str, run: str) -> str:
         """Blob name prefix of everything one submission wrote."""
-        return f"{self.prefix}/{workflow_id}/{run}/"
+        return f"{self.workflow_blobs(workflow_id)}{run}/"
+
+    @property
+    def all_blobs(self) -> str:
+        """Blob name prefix of everything that belongs to this prefix."""
+        return f"{self.prefix}/"
 
     def output_blob(self, workflow_id: str, run: str, row: str, execution: str) -> str:
         """Where one execution of a task puts an output too large for its row."""

@@ -65,7 +65,7 @@ class Slots:
     def drop(self, lease: Lease) -> None:
         """The lease is lost: stop working on it at once, and leave its message alone."""
         if (working := self._working.get(lease)) is not None:
-            working.cancel()
+            self._cancel_soon(working)
 
     def recall(self, *, grace_s: float) -> None:
         """The worker leaves: what has not started goes back, what runs is told to end within ``grace_s``."""
@@ -73,12 +73,17 @@ class Slots:
             assignment.stop.ask(Cause.PREEMPTED, grace_s=grace_s)
             if not assignment.started:
                 self._recalled.add(lease)
-                self._working[lease].cancel()
+                self._cancel_soon(self._working[lease])
 
     def kill(self) -> None:
         """Stop working on everything at once; commands are killed, messages come back when their leases end."""
         for working in self._working.values():
-            working.cancel()
+            self._cancel_soon(working)
+
+    @staticmethod
+    def _cancel_soon(working: asyncio.Task[None]) -> None:
+        """Cancel it once it has begun: a task that is cancelled before never runs, and its slot would stay taken."""
+        asyncio.get_running_loop().call_soon(working.cancel)
 
     async def _work(self, lease: Lease, work: Work, assignment: Assignment | None) -> None:
         ending = Ending.LOST

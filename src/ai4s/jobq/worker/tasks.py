@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from datetime import datetime
 
 from ai4s.jobq.errors import CorruptRecordError, NewerVersionError
 from ai4s.jobq.ports.clock import Clock
@@ -99,7 +100,10 @@ class TaskRunner:
     async def _execute(self, assignment: TaskAssignment) -> Report:
         """Run the command; what to say of it."""
         LOG.info("Started %s", assignment.label, extra=_fields(assignment, "task_started"))
-        announcement = Announcement(lambda: self._reporter.post(assignment.task, self._started(assignment)))
+        announcement = Announcement(
+            lambda started_at: self._reporter.post(assignment.task, self._started(assignment, started_at)),
+            clock=self._clock,
+        )
         log = self._logs.open(self._log_prefix(assignment))
         try:
             job = await self._job(assignment, on_start=announcement.begin, log=log)
@@ -164,7 +168,7 @@ class TaskRunner:
             return None
         return await self._store.outputs_store.save(self._store.names, assignment.task, assignment.execution, text)
 
-    def _started(self, assignment: TaskAssignment) -> Report:
+    def _started(self, assignment: TaskAssignment, started_at: datetime) -> Report:
         return Report(
             row=assignment.task.row,
             life=assignment.task.life,
@@ -172,7 +176,7 @@ class TaskRunner:
             execution=assignment.execution,
             outcome=Outcome.STARTED,
             worker=self._worker_id,
-            at=self._clock.now().isoformat(),
+            at=started_at.isoformat(),
         )
 
     def _report(self, assignment: TaskAssignment, result: JobResult, output: str | BlobRef | None = None) -> Report:
@@ -193,16 +197,17 @@ class TaskRunner:
 
 
 class Announcement:
-    """Says that a task runs, once it has run for a second."""
+    """Says that a task runs and since when, once it has run for a second."""
 
-    def __init__(self, post: Callable[[], asyncio.Future[None]]) -> None:
+    def __init__(self, post: Callable[[datetime], asyncio.Future[None]], *, clock: Clock) -> None:
         self._post = post
+        self._clock = clock
         self._timer: asyncio.TimerHandle | None = None
         self._posted: asyncio.Future[None] | None = None
 
     def begin(self) -> None:
         """The command has started."""
-        self._timer = asyncio.get_running_loop().call_later(STARTED_AFTER_S, self._say)
+        self._timer = asyncio.get_running_loop().call_later(STARTED_AFTER_S, self._say, self._clock.now())
 
     def take_back(self) -> None:
         """The command has ended; what was not sent by now is not sent any more, for the end says it all."""
@@ -211,8 +216,8 @@ class Announcement:
         if self._posted is not None:
             self._posted.cancel()
 
-    def _say(self) -> None:
-        self._posted = self._post()
+    def _say(self, started_at: datetime) -> None:
+        self._posted = self._post(started_at)
 
 
 def _ending(report: Report) -> Ending:

@@ -1,0 +1,149 @@
+"""What an explanation rests on: the run, the coordinator, the queues it waits on and their workers, all read at one time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from ai4s.jobq.engine.run import WorkflowRun
+from ai4s.jobq.engine.task_run import TaskRun
+from ai4s.jobq.engine.states import TaskState
+from ai4s.jobq.errors import AccessDeniedError, CorruptRecordError, StorageUnavailableError
+from ai4s.jobq.ports.clock import Clock
+from ai4s.jobq.reading import load_existing, task_records
+from ai4s.jobq.settings import Target
+from ai4s.jobq.signs import CoordinatorSign, Patience, WorkerSign, coordinator_sign, worker_signs
+from ai4s.jobq.store.layout import task_queue, task_row
+from ai4s.jobq.store.records import Header
+from ai4s.jobq.store.workers import WorkerRegistry
+from ai4s.jobq.store.workflows import LoadedRun, WorkflowStore
+
+SHOWN_FAILURES = 3  # failed tasks whose errors are read
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueEvidence:
+    """A queue on which tasks wait or run. ``depth`` counts all its messages, hidden ones too; None: it gave no answer."""
+
+    depth: int | None
+    workers: Sequence[WorkerSign] = ()
+
+    @property
+    def live(self) -> list[WorkerSign]:
+        return [sign for sign in self.workers if sign.is_live]
+
+    @property
+    def slots(self) -> int:
+        return sum(sign.record.slots for sign in self.live)
+
+    @property
+    def in_hand(self) -> int:
+        return sum(len(sign.record.executions) for sign in self.live)
+
+    @property
+    def asked_at(self) -> datetime | None:
+        """When a worker last got an answer from the queue, by that worker's clock."""
+        times = [sign.record.asked_at for sign in self.workers if sign.record.asked_at is not None]
+        return max(times, default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """Everything that is known about one workflow now. ``queues`` are those on which tasks wait or run, as it names them."""
+
+    target: Target
+    header: Header
+    run: WorkflowRun
+    now: datetime
+    coordinator: CoordinatorSign | None
+    queues: Mapping[str, QueueEvidence] = field(default_factory=dict)
+    errors: Mapping[int, str] = field(default_factory=dict)
+    parked: str = ""
+
+    def name(self, number: int) -> str:
+        return self.run.graph.definition.tasks[number].name
+
+    def queue_of(self, task: TaskRun) -> QueueEvidence:
+        return self.queues.get(self.run.graph.queues[task.number], QueueEvidence(depth=None))
+
+    def holder_of(self, task: TaskRun) -> WorkerSign | None:
+        """The live worker that has this task in hand, or None."""
+        key = f"{self.header.workflow_id}/{task_row(task.number)}"
+        return next((sign for sign in self.queue_of(task).live if key in sign.record.executions), None)
+
+    def tasks(self, *states: TaskState) -> list[TaskRun]:
+        """The tasks in these states, in file order."""
+        return [task for task in self.run.tasks if task.state in states]
+
+
+async def gather_evidence(
+    store: WorkflowStore, target: Target, workflow_id: str, clock: Clock, patience: Patience, *, task: str | None = None
+) -> Evidence:
+    """Read all there is to know of a workflow. Raises: ``WorkflowNotFoundError``."""
+    loaded = await load_existing(store, workflow_id)
+    run = loaded.run
+    wanted = [task.number for task in run.tasks if task.state is TaskState.FAILED][:SHOWN_FAILURES]
+    if task is not None and task in run.graph.numbers:
+        wanted.append(run.graph.numbers[task])
+    sign, queues, records, parked = await asyncio.gather(
+        coordinator_sign(store.index.table, clock, patience if _matters(loaded) else Patience(worker_s=0, lease_s=0)),
+        _queues(store, loaded, clock, patience),
+        task_records(store, loaded, wanted),
+        _parked(store, workflow_id),
+    )
+    return Evidence(
+        target=target,
+        header=loaded.header,
+        run=run,
+        now=clock.now(),
+        coordinator=sign,
+        queues=queues,
+        errors={number: record.error for number, record in records.items() if record.error},
+        parked=parked,
+    )
+
+
+def _matters(loaded: LoadedRun) -> bool:
+    """Whether it matters if a coordinator lives."""
+    return loaded.header.ended_at is None and not loaded.header.private
+
+
+async def _queues(
+    store: WorkflowStore, loaded: LoadedRun, clock: Clock, patience: Patience
+) -> dict[str, QueueEvidence]:
+    run, header = loaded.run, loaded.header
+    if header.ended_at is not None:
+        return {}
+    names = run.graph.queue_names
+    waiting = {run.graph.queues[task.number] for task in run.tasks if _is_on_queue(task)}
+    real = {queue: task_queue(queue, private=header.private, run=header.run, queues=names) for queue in sorted(waiting)}
+    registry = WorkerRegistry(store.services, store.names)
+    signs, depths = await asyncio.gather(
+        worker_signs(registry, clock, patience, queues=set(real.values())),
+        asyncio.gather(*(_depth(store, name) for name in real.values())),
+    )
+    return {
+        queue: QueueEvidence(depth=depth, workers=[sign for sign in signs if sign.record.queue == real[queue]])
+        for queue, depth in zip(real, depths, strict=True)
+    }
+
+
+def _is_on_queue(task: TaskRun) -> bool:
+    return task.eligible or task.state in (TaskState.READY, TaskState.RUNNING)
+
+
+async def _depth(store: WorkflowStore, queue: str) -> int | None:
+    try:
+        return await store.services.queue(queue).approximate_count()
+    except (StorageUnavailableError, AccessDeniedError):
+        return None
+
+
+async def _parked(store: WorkflowStore, workflow_id: str) -> str:
+    try:
+        row = await store.index.get(workflow_id)
+    except CorruptRecordError:
+        return ""
+    return "" if row is None else row.parked

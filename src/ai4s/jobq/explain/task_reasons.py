@@ -1,0 +1,158 @@
+"""What stands in the way of one task, by the evidence; of a waiting one, what stands in the way of those it waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ai4s.jobq.advice import workflow_command
+from ai4s.jobq.engine.task_run import TaskRun
+from ai4s.jobq.engine.states import Stop, TaskState
+from ai4s.jobq.explain.evidence import Evidence
+from ai4s.jobq.explain.explanation import Reason
+from ai4s.jobq.explain.reasons import (
+    failure,
+    label,
+    last_worker,
+    limit_reached,
+    nobody_decides,
+    open_parents,
+    served,
+    unserved,
+)
+from ai4s.jobq.phrases import count, named
+from ai4s.jobq.store.layout import task_row
+from ai4s.jobq.store.records import iso
+
+SHOWN_PARENTS = 100  # states of parents in the JSON; a task may have 10,000
+
+
+def task_summary(evidence: Evidence, task: TaskRun) -> str:
+    """Where the task stands, in one sentence."""
+    match task.state:
+        case TaskState.PENDING:
+            parents = evidence.run.graph.parents[task.number]
+            ended = len(parents) - len(open_parents(evidence, task))
+            waits = f"waits: {ended} of {count(len(parents), 'parent')} ended" if parents else "waits to be dispatched"
+            return f"{label(evidence, task)} {waits}"
+        case TaskState.READY:
+            return f"{label(evidence, task)} is dispatched and waits for a worker of '{_queue(evidence, task)}'"
+        case TaskState.RUNNING:
+            return f"{label(evidence, task)} was begun by worker {task.worker or '(unknown)'}, attempt {task.attempt}"
+        case _:
+            return f"{label(evidence, task)} has ended"
+
+
+def task_reasons(evidence: Evidence, task: TaskRun) -> Iterator[Reason]:
+    """Why this task is not further than it is."""
+    if task.state.is_terminal:
+        yield from _of_an_end(evidence, task)
+        return
+    if evidence.header.ended_at is None:
+        yield from nobody_decides(evidence)
+    if evidence.parked:
+        yield Reason(f"the coordinator set the workflow aside for ten minutes: {evidence.parked}")
+    path = _path_to_blocker(evidence, task)
+    if len(path) > 1:
+        parents = named([label(evidence, parent) for parent in open_parents(evidence, task)])
+        yield Reason(f"it waits for {parents}")
+    if len(path) > 2:
+        yield Reason(f"the chain begins at {label(evidence, path[-1])}")
+    yield from _of_the_first(evidence, path[-1])
+
+
+def task_detail(evidence: Evidence, task: TaskRun) -> dict[str, Any]:
+    """The evidence about one task as JSON values."""
+    run = evidence.run
+    names, definition = run.graph.definition.tasks, run.graph.definition.tasks[task.number]
+    cause = run.root_cause(task.number) if task.state is TaskState.UPSTREAM_FAILED else None
+    holder = evidence.holder_of(task)
+    return {
+        "state": str(task.state),
+        "queue": _queue(evidence, task),
+        "attempt_no": task.attempt,
+        "retries_used": task.charged,
+        "retries_allowed": definition.num_retries,
+        "enqueued_min_ago": None if task.ready_at is None else round(_age_s(evidence, task) / 60, 1),
+        "started_at": iso(task.started_at),
+        "worker": task.worker or None,
+        "held_by": None if holder is None else holder.record.worker_id,
+        "exit_code": task.exit_code,
+        "cause": None if task.cause is None else str(task.cause),
+        "error": evidence.errors.get(task.number),
+        "root_cause": None if cause is None else names[cause].name,
+        "dep_policy": str(definition.dep_policy),
+        "parents": {names[n].name: str(run.tasks[n].state) for n in run.graph.parents[task.number][:SHOWN_PARENTS]},
+        "parent_count": len(run.graph.parents[task.number]),
+    }
+
+
+def _path_to_blocker(evidence: Evidence, task: TaskRun) -> list[TaskRun]:
+    """From a task up its first unfinished parents, to the one that does not wait for a parent itself."""
+    path = [task]
+    while path[-1].state is TaskState.PENDING and (parents := open_parents(evidence, path[-1])):
+        path.append(parents[0])
+    return path
+
+
+def _of_the_first(evidence: Evidence, task: TaskRun) -> Iterator[Reason]:
+    """Why a task is not further that waits for no other."""
+    queue, name = _queue(evidence, task), evidence.name(task.number)
+    missing = unserved(evidence, queue)
+    if task.state is TaskState.PENDING:
+        if task.number in evidence.run.unresolved:
+            yield Reason(f"{name!r} waits for its condition to be evaluated")
+        elif task.eligible:
+            yield Reason(f"{name!r} could run but for a limit: {limit_reached(evidence)}")
+        if missing is not None:
+            yield missing
+    elif task.state is TaskState.READY:
+        if any(entry.row == task_row(task.number) for entry in evidence.header.outbox):
+            yield Reason(f"the message of {name!r} has been decided and is being sent")
+        yield missing or Reason(f"{name!r} waits for its turn: {served(evidence, queue)}")
+    elif task.state is TaskState.RUNNING:
+        yield from _of_a_running_one(evidence, task)
+
+
+def _of_a_running_one(evidence: Evidence, task: TaskRun) -> Iterator[Reason]:
+    holder, name = evidence.holder_of(task), evidence.name(task.number)
+    if evidence.run.stop is Stop.HALT:
+        yield Reason(f"{name!r} is being stopped: its worker asks every 30 s")
+    if holder is not None:
+        yield Reason(f"{name!r} runs on {holder.record.host} (worker {holder.record.worker_id})")
+    elif not evidence.header.private:
+        missing = unserved(evidence, _queue(evidence, task))
+        yield Reason(
+            f"no live worker has {name!r} ({last_worker(evidence.queue_of(task))}): it runs again when its message comes "
+            "back, at the end of its visibility timeout",
+            None if missing is None else missing.command,
+        )
+
+
+def _of_an_end(evidence: Evidence, task: TaskRun) -> Iterator[Reason]:
+    workflow_id = evidence.header.workflow_id
+    retry = workflow_command(evidence.target, f"retry {workflow_id}") if evidence.header.ended_at else None
+    if task.state is TaskState.FAILED:
+        yield Reason(failure(evidence, task), retry)
+        retries = evidence.run.graph.definition.tasks[task.number].num_retries
+        if task.cause is not None and retries and task.charged > retries:
+            yield Reason(f"its retries are used up ({retries})")
+    elif task.state is TaskState.UPSTREAM_FAILED:
+        cause = evidence.run.root_cause(task.number)
+        if cause is not None:
+            root = evidence.run.tasks[cause]
+            text = failure(evidence, root) if root.state is TaskState.FAILED else label(evidence, root)
+            yield Reason(f"it cannot run: {text}", retry)
+    elif task.state is TaskState.SKIPPED:
+        yield Reason("its condition is false" if task.condition is False else "all its parents were skipped")
+    elif task.state is TaskState.CANCELLED:
+        yield Reason("the workflow was cancelled before it ended", retry)
+
+
+def _queue(evidence: Evidence, task: TaskRun) -> str:
+    return evidence.run.graph.queues[task.number]
+
+
+def _age_s(evidence: Evidence, task: TaskRun) -> float:
+    assert task.ready_at is not None
+    return (evidence.now - task.ready_at).total_seconds()
