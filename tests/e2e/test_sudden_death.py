@@ -88,12 +88,12 @@ def test_a_cleared_queue_is_repaired(here: Project) -> None:
 
 def _count(here: Project) -> int:
     async def count() -> int:
-        async with open_services(resolve_target(None, None, None, None, here.environment)) as services:
+        async with open_services(resolve_target(environ=here.environment)) as services:
             return await services.queue("default").approximate_count()
 
     return asyncio.run(count())
 
 
 async def _clear(here: Project) -> None:
-    async with open_services(resolve_target(None, None, None, None, here.environment)) as services:
+    async with open_services(resolve_target(environ=here.environment)) as services:
         await services.queue("default").clear()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -164,7 +165,7 @@ def test_a_completed_row_of_an_earlier_life_counts(task: TaskRun) -> None:
 
 @given(RUNS)
 def test_a_row_of_a_later_life_than_asked_for_is_read_as_it_is(task: TaskRun) -> None:
-    assert read_task_run(row_of(task, life=3), life=2) == task
+    assert read_task_run(row_of(task, life=3), life=2) == replace(task, life=3)
 
 
 # -- stored samples: rows that release 1 wrote; later releases read them
