@@ -164,6 +164,49 @@ def test_outputs_of_single_tasks_can_be_read() -> None:
     )
 
 
+def test_output_of_the_one_parent_chosen_by_the_values_is_read_by_its_whole_name() -> None:
+    """B13, B21: in a chain for each value, every task reads its own predecessor."""
+    tasks = tasks_of(
+        """\
+- {name: train, matrix: {lr: [0.1, "é"]}}
+- {name: other, matrix: {lr: [1, 2]}}
+- name: eval
+  matrix: {lr: [0.1, "é"]}
+  depends_on: ["train[lr=${{ matrix.lr }}]"]
+  kwargs: {v: "${{ [matrix.lr, tasks.train.output.x, tasks['train'].output] }}"}
+"""
+    )
+
+    assert [
+        render_kwargs(task.kwargs, params={}, outputs={task.depends_on[0]: {"x": 7}})["v"] for task in tasks[4:]
+    ] == [[0.1, 7, {"x": 7}], ["é", 7, {"x": 7}]]
+
+
+def test_undo_job_of_a_matrix_reads_the_output_of_its_own_task() -> None:
+    """B7, B21: by the name that is written."""
+    task = tasks_of("- {name: t, matrix: {x: [1]}, undo: {cmd: 'rm ${{ tasks.t.output.path }}'}}\n")[0]
+
+    assert task.undo is not None
+    assert render_kwargs(task.undo.kwargs, params={}, outputs={"t[x=1]": {"path": "/p"}}) == {"cmd": "rm /p"}
+
+
+def test_output_of_a_task_itself_cannot_be_read_outside_of_its_undo() -> None:
+    """B13: in a matrix as elsewhere."""
+    assert "cannot be read as one" in only_problem(
+        check_tasks("- {name: t, matrix: {x: [1]}, kwargs: {v: '${{ tasks.t.output }}'}}\n")
+    )
+
+
+def test_two_parents_of_one_matrix_cannot_be_read_by_its_whole_name() -> None:
+    """B21: it would be unclear which is meant."""
+    assert "the output of 't' cannot be read as one" in only_problem(
+        check_tasks(
+            "- {name: t, matrix: {x: [1, 2], y: [1, 2]}}\n- name: u\n  matrix: {x: [1, 2]}\n"
+            "  depends_on: ['t[x=${{ matrix.x }},y=1]', 't[x=${{ matrix.x }},y=2]']\n  kwargs: {v: '${{ tasks.t.output }}'}\n"
+        )
+    )
+
+
 def test_expanded_definition_is_written_as_its_tasks() -> None:
     """B1: what is stored has no matrix, and reads back as the same."""
     definition = loaded(

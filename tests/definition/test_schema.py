@@ -15,10 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ai4s.jobq.definition.faults import RESERVED_VARIABLES
-from ai4s.jobq.definition.fields import JOB, KWARGS, PARAM, RETRY, TASK, WAIT_FOR, WORKFLOW
+from ai4s.jobq.definition.fields import TASK, WORKFLOW
 from ai4s.jobq.definition.json_text import read_json
 from ai4s.jobq.definition.load import read_workflow
 from ai4s.jobq.definition.model import Task, WorkflowDefinition
+from ai4s.jobq.definition.part_fields import JOB, KWARGS, PARAM, RETRY, WAIT_FOR
 from ai4s.jobq.definition.read import Reader
 from ai4s.jobq.definition.schema import DIALECT, schema, schema_text
 from ai4s.jobq.definition.tree_builder import TreeBuilder

@@ -30,7 +30,7 @@ from typing import Any
 
 from ai4s.jobq.definition.model import WorkflowDefinition
 from ai4s.jobq.ports.queue import Message, OutgoingMessage
-from ai4s.jobq.ports.table import Entity, Operation, Replace
+from ai4s.jobq.ports.table import Delete, Entity, Operation, Replace
 from ai4s.jobq.store.layout import ENDED, HEADER, Names, ended_row, task_number, task_row
 from ai4s.jobq.store.records import Header, read_header, read_index, read_output
 from ai4s.jobq.store.wire import (
@@ -116,7 +116,7 @@ class InvariantWatch:
         self._names = names
         self._broken = broken
         self._received: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
-        self._late_rows: set[str] = set()
+        self._overtaken: set[str] = set()
         self._sent: set[str] = set()
 
     def fail(self, text: str) -> None:
@@ -127,8 +127,8 @@ class InvariantWatch:
     def committed(self, table: str, partition: str, before: Rows, operations: Sequence[Operation], actor: str) -> None:
         """A transaction has just been applied."""
         if table != self._names.tasks_table:
-            if partition == ENDED and self._cloud.is_late:
-                self._late_rows.update(operation.row for operation in operations)
+            if partition == ENDED:
+                self._note_overtaken(operations)
             return
         seen = self.workflows[partition]
         if operations[-1].row != HEADER:
@@ -148,6 +148,18 @@ class InvariantWatch:
         if header.ended_at is not None and (old is None or old.ended_at is None):
             self._check_end(seen, header)
         self.changed.set()
+
+    def _note_overtaken(self, operations: Sequence[Operation]) -> None:
+        """Ended rows that a retry had overtaken when they were written.
+
+        Who writes one takes it back, unless it dies or stops leading in between. Readers take the newest row of a workflow.
+        """
+        for operation in operations:
+            if not isinstance(operation, Delete):
+                header = self.workflows[str(operation.values["workflow_id"])].header
+                dies = self._cloud.is_late or self._scenario.coordinators > 1
+                if dies and header is not None and header.life > int(operation.values["life"]):
+                    self._overtaken.add(operation.row)
 
     def _check_header(self, seen: Seen, old: Header | None, new: Header, operation: Operation, actor: str) -> None:
         where = f"{new.workflow_id} rev {new.rev} by {actor}"
@@ -475,10 +487,10 @@ class InvariantWatch:
         found += [f"{row} is not in the index as ended" for row in wanted if row not in ended]
         for row, record in ended.items():
             header = wanted.get(row)
-            if header is None and row not in self._late_rows:
+            if header is None and row not in self._overtaken:
                 found.append(f"{row} is in the index as ended")
             elif header is None:
-                continue  # written by nobody that lives: readers take the newest row of a workflow
+                continue
             elif (header.run, header.life, header.state) != (record.run, record.life, record.state):
                 found.append(f"{row} is in the index as {record.state} of life {record.life}")
         return found

@@ -72,7 +72,8 @@ async def test_tables_that_go_away_and_return_find_everybody_at_work(
 
         check_all_ran_after_their_parents(definition, here.trace)
         assert set(executions(here.trace).values()) == {1}
-        assert logged.total() < 40
+        assert logged["loop_failed"] <= 4  # one line for each of the coordinator's loops
+        assert logged.total() < 20
         assert logged["traceback"] == 0
 
 
@@ -250,17 +251,13 @@ def test_azurite_killed_and_restarted_with_its_data_is_worked_on(tmp_path: Path)
     folder, data = tmp_path / "project", tmp_path / "data"
     folder.mkdir()
     data.mkdir()
-    definition = diamonds(
-        "default", cmd=f"echo $JOBQ_WORKFLOW_TASK >> {folder}/runs; {until_released(folder)}", depth=1
-    )
+    wave = f"case $JOBQ_WORKFLOW_TASK in l0-*) {until_released(folder)};; esac"
+    definition = diamonds("default", cmd=f"echo $JOBQ_WORKFLOW_TASK >> {folder}/runs; {wave}", depth=1)
     with Azurite(location=data) as azurite, project(folder, "devstoreaccount1", _ports(azurite)) as here:
         (folder / "workflow.json").write_text(json.dumps(definition))
         here.coordinator("--lease-ttl-s", "3", "--sweep-s", "1")
         here.worker("default", "-n", "12")
         workflow_id = here.workflow("submit", "workflow.json").strip()
-        release(folder)
-        until(lambda: here.status(workflow_id)["completed"] >= 1, "the first task to complete")
-        (folder / "release").unlink()
         until(lambda: len(_runs(folder)) >= 12, "the wave to run")
         until(lambda: here.status(workflow_id)["running"] == 11, "everybody to know that it runs")
         _wait_until_saved(data)

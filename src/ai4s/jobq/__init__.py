@@ -9,16 +9,73 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ai4s.jobq.batches import WorkSpecification, batch_enqueue, get_results
     from ai4s.jobq.client import WorkflowClient
     from ai4s.jobq.errors import JobqError
-    from ai4s.jobq.jobq import push_jobs
+    from ai4s.jobq.jobq import JobQ, JobQFuture, push_jobs
+    from ai4s.jobq.plain_errors import (
+        EmptyQueue,
+        JobFailedError,
+        LockLostError,
+        TooManyFailuresError,
+        WorkerCanceled,
+    )
+    from ai4s.jobq.processors import Processor, ProcessPool, SequentialProcessor, ShellCommandProcessor
+    from ai4s.jobq.replies import Response
+    from ai4s.jobq.workforce import launch_workers, setup_logging
 
-__all__ = ["JobqError", "WorkflowClient", "push_jobs"]
+_HOMES = {
+    "EmptyQueue": "plain_errors",
+    "JobFailedError": "plain_errors",
+    "JobQ": "jobq",
+    "JobQFuture": "jobq",
+    "JobqError": "errors",
+    "LockLostError": "plain_errors",
+    "ProcessPool": "processors",
+    "Processor": "processors",
+    "Response": "replies",
+    "SequentialProcessor": "processors",
+    "ShellCommandProcessor": "processors",
+    "TooManyFailuresError": "plain_errors",
+    "WorkSpecification": "batches",
+    "WorkerCanceled": "plain_errors",
+    "WorkflowClient": "client",
+    "batch_enqueue": "batches",
+    "get_results": "batches",
+    "launch_workers": "workforce",
+    "push_jobs": "jobq",
+    "setup_logging": "workforce",
+}
 
-_HOMES = {"JobqError": "errors", "WorkflowClient": "client", "push_jobs": "jobq"}
+__all__ = [
+    "EmptyQueue",
+    "JobFailedError",
+    "JobQ",
+    "JobQFuture",
+    "JobqError",
+    "LockLostError",
+    "ProcessPool",
+    "Processor",
+    "Response",
+    "SequentialProcessor",
+    "ShellCommandProcessor",
+    "TooManyFailuresError",
+    "WorkSpecification",
+    "WorkerCanceled",
+    "WorkflowClient",
+    "batch_enqueue",
+    "get_results",
+    "launch_workers",
+    "push_jobs",
+    "setup_logging",
+]
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -20,9 +20,13 @@ _SDKS = ("azure", "aiohttp")
 
 
 @asynccontextmanager
-async def open_services(target: Target, *, create: bool = True) -> AsyncIterator[Services]:
+async def open_services(
+    target: Target, *, create: bool = True, credential: object | None = None
+) -> AsyncIterator[Services]:
     """The tables, queues and blobs of a target, closed at the end. Nothing is made before the first write, except for
     the file of a local store, if ``create``.
+
+    ``credential`` is an async one of the Azure SDKs, which stays open; None finds the identity of this process.
 
     Raises: ``SettingsError``: the SDK that this target needs is not installed, or the local directory cannot be used.
     """
@@ -33,12 +37,15 @@ async def open_services(target: Target, *, create: bool = True) -> AsyncIterator
             yield local_services
         return
     try:
-        from ai4s.jobq.adapters.azure.credentials import AzuritePorts
-        from ai4s.jobq.adapters.azure.services import open_azure
+        from ai4s.jobq.adapters.azure.borrowed import opening
+        from ai4s.jobq.adapters.azure.credentials import AzuritePorts, account_named
+        from ai4s.jobq.adapters.azure.services import open_accounts
     except ImportError as exc:
         raise _missing(exc, target) from exc
     ports = AzuritePorts(blob=target.ports.blob, queue=target.ports.queue, table=target.ports.table)
-    async with open_azure(target.account, target.queue_account, target.blob_account, ports=ports) as azure_services:
+    names = (target.account, target.queue_account, target.blob_account)
+    accounts = [account_named(name, ports=ports) for name in names]
+    async with open_accounts(*accounts, open_credential=opening(credential)) as azure_services:
         yield azure_services
 
 

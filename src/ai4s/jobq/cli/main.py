@@ -21,6 +21,8 @@ from ai4s.jobq.cli import (
     graph,
     history,
     logs,
+    peek,
+    pull,
     purge,
     push,
     run,
@@ -68,6 +70,10 @@ def workflow(ctx: click.Context, queues: str | None, blobs: str | None, config: 
 
 cli.add_command(worker.worker)
 cli.add_command(push.push)
+cli.add_command(pull.pull)
+cli.add_command(peek.peek)
+cli.add_command(peek.size)
+cli.add_command(peek.clear)
 cli.add_command(completion.completion)
 for command in (
     submit.submit,

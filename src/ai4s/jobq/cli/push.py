@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -11,13 +12,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ai4s.jobq.cli.bridge import Invocation
-from ai4s.jobq.cli.params import key_value
-from ai4s.jobq.cli.terminal import put, say
+from ai4s.jobq.cli.params import duration, key_value
+from ai4s.jobq.cli.terminal import put, say, visible
 from ai4s.jobq.errors import SettingsError, UsageError
 from ai4s.jobq.settings import Target, resolve_queue, resolve_target
 
 if TYPE_CHECKING:
     from ai4s.jobq.definition.model import WorkflowDefinition
+    from ai4s.jobq.jobq import JobQFuture
+    from ai4s.jobq.replies import Response
 
 WORKFLOW_NAME_LENGTH = 80  # characters of the command that name its workflow
 
@@ -33,6 +36,20 @@ WORKFLOW_NAME_LENGTH = 80  # characters of the command that name its workflow
     multiple=True,
     help="KEY=VALUE for the command; may be repeated.",
 )
+@click.option(
+    "--num-workers",
+    type=click.IntRange(1, 1000),
+    default=10,
+    show_default=True,
+    help="With --wait: requests at a time.",
+)
+@click.option("--wait", is_flag=True, help="Wait until all jobs have ended, and print what each one returned.")
+@click.option(
+    "--dedup-window",
+    type=duration,
+    metavar="DURATION",
+    help="For Service Bus; storage queues find no duplicates, so there it changes nothing.",
+)
 @click.option("--workflow", "as_workflows", is_flag=True, help="Submit each command as a workflow of one task.")
 @click.pass_obj
 def push(
@@ -40,19 +57,28 @@ def push(
     commands: Sequence[str],
     num_retries: int,
     env: Sequence[tuple[str, str]],
+    num_workers: int,
+    wait: bool,
+    dedup_window: float | None,
     as_workflows: bool,
 ) -> None:
     """Put jobs on the queue.
 
     Commands given with -c, else one per line of stdin. A line that begins with a brace is a JSON job with cmd, env and cwd.
+    With --wait a job's result is printed as one line of JSON, in the order of the jobs; it exits with 1 when one failed.
     """
-    from ai4s.jobq.jobq import job_kwargs
+    from ai4s.jobq.plain_jobs import job_kwargs
 
+    if wait and as_workflows:
+        raise click.UsageError("--wait is for plain jobs: follow a workflow with ai4s-jobq workflow watch.")
     target, queue = resolve_queue(invocation.given, environ=os.environ)
     lines = [line for line in commands or _lines_from_stdin() if line.strip()]
     jobs = [job_kwargs(line, env=dict(env)) for line in lines]
     if as_workflows:
         _push_workflows(workflow_target_for(target), queue, jobs, num_retries)
+    elif wait:
+        failed = asyncio.run(_push_and_wait(target, queue, jobs, num_retries, at_once=num_workers))
+        raise click.exceptions.Exit(1 if failed else 0)
     else:
         asyncio.run(_push_jobs(target, queue, jobs, num_retries))
 
@@ -83,12 +109,46 @@ def _lines_from_stdin() -> list[str]:
 
 
 async def _push_jobs(target: Target, queue: str, jobs: Sequence[dict[str, Any]], num_retries: int) -> None:
-    from ai4s.jobq.adapters.factory import open_services
-    from ai4s.jobq.jobq import push_jobs
+    from ai4s.jobq.jobq import JobQ
+    from ai4s.jobq.progress import progress_bar
 
-    async with open_services(target) as services:
-        sent = await push_jobs(services.queue(queue), jobs, num_retries=num_retries)
+    async with JobQ.open(target, queue) as opened:
+        with progress_bar("Pushing", len(jobs)) as advance:
+            sent = await opened.push_many(jobs, num_retries=num_retries, on_sent=advance)
     say(f"Pushed {len(sent)} job{'s' * (len(sent) != 1)} to {target.account}/{queue}")
+
+
+async def _push_and_wait(
+    target: Target, queue: str, jobs: Sequence[dict[str, Any]], num_retries: int, *, at_once: int
+) -> int:
+    """Push the jobs and print their results; how many failed."""
+    from ai4s.jobq.jobq import JobQ
+    from ai4s.jobq.progress import progress_bar
+
+    limit = asyncio.Semaphore(at_once)
+    failed = 0
+    async with JobQ.open(target, queue) as opened:
+        with progress_bar("Waiting", len(jobs)) as advance:
+
+            async def pushed(kwargs: dict[str, Any]) -> JobQFuture:
+                async with limit:
+                    return await opened.push(kwargs, num_retries=num_retries, reply_requested=True)
+
+            async def response(future: JobQFuture) -> Response:
+                async with limit:
+                    answer = await future.response()
+                advance(1)
+                return answer
+
+            futures = await asyncio.gather(*map(pushed, jobs))
+            answers = await asyncio.gather(*map(response, futures))
+    for answer in answers:
+        if answer.is_success:
+            put(json.dumps(answer.body))
+        else:
+            failed += 1
+            say(f"Failed: {visible(str(answer.body))}")
+    return failed
 
 
 def _push_workflows(target: Target, queue: str, jobs: Sequence[dict[str, Any]], num_retries: int) -> None:

@@ -12,6 +12,7 @@ import click
 
 from ai4s.jobq.cli.bridge import Invocation, verbosity, verbosity_options
 from ai4s.jobq.cli.params import duration
+from ai4s.jobq.cli.pull import chosen_processor, proc_option
 from ai4s.jobq.cli.push import check_same_queues
 from ai4s.jobq.cli.terminal import say
 from ai4s.jobq.logs import set_up_logging
@@ -24,6 +25,10 @@ from ai4s.jobq.worker.settings import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from ai4s.jobq.processors import Processor
     from ai4s.jobq.worker.loop import WorkerSummary
 
 _DEFAULTS = WorkerSettings(queue="default")
@@ -72,6 +77,14 @@ _DEFAULTS = WorkerSettings(queue="default")
     show_default=True,
     help="Leave after so many failed plain jobs in a row; failed tasks of workflows do not count.",
 )
+@click.option(
+    "--heartbeat/--no-heartbeat",
+    default=True,
+    show_default=True,
+    help="Keep tasks for longer than the visibility timeout. Without it they are killed at its end.",
+)
+@proc_option
+@click.option("-t", "--emulate-tty", is_flag=True, help="Run each command on a terminal of its own, with 'script'.")
 @verbosity_options
 @click.pass_obj
 def worker(
@@ -82,6 +95,9 @@ def worker(
     visibility_timeout: float | None,
     time_limit: float | None,
     max_consecutive_failures: int,
+    heartbeat: bool,
+    proc: str,
+    emulate_tty: bool,
 ) -> None:
     """Run what comes on the queue.
 
@@ -91,7 +107,8 @@ def worker(
     set_up_logging(verbosity(), level=logging.INFO)
     queue_target, queue = resolve_queue(invocation.given, environ=os.environ)
     target = _workflows(queue_target)
-    settings = WorkerSettings(
+    processor = chosen_processor(proc, num_workers=num_workers, emulate_tty=emulate_tty)
+    settings = _kind(heartbeat=heartbeat)(
         queue=queue,
         slots=num_workers,
         visibility_s=visibility_timeout or (WORKFLOW_VISIBILITY_S if target is not None else PLAIN_VISIBILITY_S),
@@ -102,10 +119,18 @@ def worker(
     )
     settings = worker_settings_from_environment(settings, os.environ)
     say(f"▶ {queue_target.account}/{queue}  workflows={target.name if target is not None else 'none'}")
-    summary = asyncio.run(_work(queue_target, target, settings))
+    summary = asyncio.run(_work(queue_target, target, settings, processor))
     if summary.gave_up:
         say(f"Error: {max_consecutive_failures} jobs in a row failed; the worker left.")
         raise click.exceptions.Exit(1)
+
+
+def _kind(*, heartbeat: bool) -> type[WorkerSettings]:
+    if heartbeat:
+        return WorkerSettings
+    from ai4s.jobq.pulling import UnrenewedSettings
+
+    return UnrenewedSettings
 
 
 def _workflows(queue_target: Target) -> Target | None:
@@ -118,8 +143,14 @@ def _workflows(queue_target: Target) -> Target | None:
     return target
 
 
-async def _work(queue_target: Target, target: Target | None, settings: WorkerSettings) -> WorkerSummary:
+async def _work(
+    queue_target: Target,
+    target: Target | None,
+    settings: WorkerSettings,
+    processor: Processor | Callable[..., Any],
+) -> WorkerSummary:
     from ai4s.jobq.adapters.factory import open_services, open_store
+    from ai4s.jobq.callbacks import for_worker
     from ai4s.jobq.ports.clock import SystemClock
     from ai4s.jobq.worker.loop import Worker
     from ai4s.jobq.worker.signals import leaving_on_signals
@@ -132,6 +163,8 @@ async def _work(queue_target: Target, target: Target | None, settings: WorkerSet
         else:
             services = await opened.enter_async_context(open_services(queue_target))
         environment = {**os.environ, **(target.variables() if target is not None else {})}
-        worker = Worker(services, settings, clock=SystemClock(), store=store, environment=environment)
+        clock = SystemClock()
+        runs = for_worker(processor, settings, clock=clock, environment=environment, of_workflows=store is not None)
+        worker = Worker(services, settings, clock=clock, store=store, processor=runs)
         with leaving_on_signals(worker):
             return await worker.run()

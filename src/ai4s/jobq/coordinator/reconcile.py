@@ -8,6 +8,7 @@ worker claims the task. Then a *new attempt* follows, so that duplicate detectio
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -55,29 +56,33 @@ class LiveWorkers:
 
 @dataclass(slots=True)
 class EmptyQueues:
-    """Which queues have been seen without any message, since when, and when last."""
+    """Which queues have been seen without any message, and when: all looks since the last one that saw some."""
 
-    _seen: dict[str, tuple[float, datetime, float]] = field(default_factory=dict)
+    _looks: dict[str, deque[tuple[float, datetime]]] = field(default_factory=dict)
 
     def look(self, counts: Mapping[str, int], now: float, wall: datetime) -> None:
         """Note the approximate counts just read."""
         for queue, count in counts.items():
             if count:
-                self._seen.pop(queue, None)
+                self._looks.pop(queue, None)
             else:
-                first, first_wall, _ = self._seen.get(queue, (now, wall, now))
-                self._seen[queue] = (first, first_wall, now)
+                self._looks.setdefault(queue, deque()).append((now, wall))
 
     def proven(self, counts: Mapping[str, int], *, apart_s: float, completions_empty_at: float) -> dict[str, datetime]:
         """Queues empty now and on two earlier looks so far apart, the later one before the completion queue was empty.
 
-        By queue, the wall-clock time of the first look.
+        By queue, the wall-clock time of the first look. It moves on with time: what is dispatched and vanishes between two
+        looks is missed later, but not for ever.
         """
-        return {
-            queue: wall
-            for queue, (first, wall, last) in self._seen.items()
-            if counts.get(queue) == 0 and last - first >= apart_s and completions_empty_at >= last
-        }
+        found = {}
+        for queue, looks in self._looks.items():
+            last = looks[-1][0]
+            while len(looks) > 1 and last - looks[1][0] >= apart_s:
+                looks.popleft()
+            first, wall = looks[0]
+            if counts.get(queue) == 0 and last - first >= apart_s and completions_empty_at >= last:
+                found[queue] = wall
+        return found
 
 
 @dataclass(slots=True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ai4s.jobq.definition.document import Locate, problem_at, shown
-from ai4s.jobq.definition.fields import KWARGS, MISTAKEN_KWARGS
+from ai4s.jobq.definition.fields import MISTAKEN_KWARGS
 from ai4s.jobq.definition.model import Task, WorkflowDefinition
+from ai4s.jobq.definition.part_fields import KWARGS
 from ai4s.jobq.errors import Problem
 
 

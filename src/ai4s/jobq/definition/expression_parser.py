@@ -68,16 +68,17 @@ class Language:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Where the text of an expression reads an axis of the matrix: 0-based characters, the end excluded."""
+    """Where the text of an expression says ``matrix.axis`` or ``tasks.name``: 0-based characters, the end excluded."""
 
     start: int
     end: int
-    axis: str
+    root: Root
+    name: str
 
 
 @dataclass(slots=True)
 class Parsed:
-    """A tree, the names that it reads under each root, and where it reads the matrix."""
+    """A tree, the names that it reads under each root, and where it reads the matrix and tasks."""
 
     tree: Expression
     reads: frozenset[tuple[Root, str]]
@@ -228,16 +229,22 @@ class _Parser:
         raise self._unknown_parent(node, name)
 
     def _path(self, node: ast.expr, root: Root, name: str, steps: list[str | int]) -> tuple[str | int, ...]:
+        if root in (Root.TASKS, Root.MATRIX):
+            self.spans.append(self._span(node, root, name))
         if root is Root.TASKS:
             if steps[:1] != ["output"]:
                 raise self._wrong(f'of a task only its output can be read: tasks["{name}"].output', node)
             return tuple(steps[1:])
-        if root is Root.MATRIX:
-            if steps:
-                raise self._wrong("the values of a matrix have no fields", node)
-            start, end = self._source.column_of(node) - 1, self._source.end_column_of(node) - 1
-            self.spans.append(Span(start, end, name))
+        if root is Root.MATRIX and steps:
+            raise self._wrong("the values of a matrix have no fields", node)
         return tuple(steps)
+
+    def _span(self, node: ast.expr, root: Root, name: str) -> Span:
+        """Where the root and the name stand, without the fields after them."""
+        at = node
+        while isinstance(at, ast.Attribute | ast.Subscript) and not isinstance(at.value, ast.Name):
+            at = at.value
+        return Span(self._source.column_of(at) - 1, self._source.end_column_of(at) - 1, root, name)
 
     def _pattern_reference(self, node: ast.expr, pattern: str, path: tuple[str | int, ...]) -> Reference:
         if self._question is None:

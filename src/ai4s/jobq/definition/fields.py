@@ -6,38 +6,42 @@ from types import MappingProxyType
 
 from ai4s.jobq.definition.expression_parser import MAX_TEXT
 from ai4s.jobq.definition.faults import (
-    MAX_DESCRIPTION,
     MAX_LABEL_NAME,
     MAX_LABEL_VALUE,
     MAX_PARAM_NAME,
     MAX_WORKFLOW_NAME,
-    RESERVED_VARIABLES,
-    command_fault,
     condition_fault,
-    description_fault,
-    directory_fault,
     label_name_fault,
     label_value_fault,
-    likely_queue_name,
-    nul_fault,
     param_name_fault,
-    signal_name_fault,
-    variable_name_fault,
     workflow_name_fault,
 )
+from ai4s.jobq.definition.labels import MAX_LABELS
 from ai4s.jobq.definition.model import DepPolicy, ResultPolicy
-from ai4s.jobq.definition.parts import Backoff, OnTimeout, ParamType
+from ai4s.jobq.definition.part_fields import (
+    DELAY,
+    IDENTIFIER,
+    JOB,
+    KWARGS,
+    MATRIX,
+    MAX_RETRIES,
+    NO_CONTROL,
+    NOT_BLANK,
+    PARAM,
+    PRIORITY,
+    QUEUE,
+    RETRY,
+    TASK_NAME,
+    TIMEOUT,
+    WAIT_FOR,
+)
 from ai4s.jobq.definition.rules import (
     AsWritten,
     Choice,
     ChoiceOrWhole,
     Field,
-    Free,
-    Labelled,
     ListOf,
     MapOf,
-    Number,
-    OpenRecord,
     Record,
     ShortForm,
     Text,
@@ -46,16 +50,10 @@ from ai4s.jobq.definition.rules import (
     TruthOr,
     Whole,
 )
-from ai4s.jobq.ids import MAX_TASK_NAME, queue_name_problem, task_name_problem
 
 MAX_TASKS = 250_000
 MAX_TASK_BYTES = 256 * 1024  # of canonical JSON: a task travels in one chunk of the stored definition
-MAX_TIMEOUT_S = 31_536_000  # a year
-MAX_RETRIES = 1000
-MAX_PRIORITY = 1000
-MAX_LABELS = 32
 MAX_PARAMS = 256
-MAX_AXES = 16
 
 NOT_YET: frozenset[str] = frozenset(
     (
@@ -68,211 +66,14 @@ NOT_YET: frozenset[str] = frozenset(
 )
 """What can be written but is not honoured by the engine: refused, so that nothing is silently ignored."""
 
-_NO_NUL = r"^[^\u0000]*$(?!\n)"
-_NOT_BLANK = r"^[^\u0000]*[^\u0000\s][^\u0000]*$(?!\n)"
-_TRIMMED = r"^[^\s\u0000-\u001f\u007f]([^\u0000-\u001f\u007f]*[^\s\u0000-\u001f\u007f])?$(?!\n)"
-_NO_CONTROL = r"^[^\u0000-\u001f\u007f]*$(?!\n)"
 _LABEL_NAME = r"^[^=\s\u0000-\u001f\u007f]([^=\u0000-\u001f\u007f]*[^=\s\u0000-\u001f\u007f])?$(?!\n)"
-_IDENTIFIER = r"^[A-Za-z_][A-Za-z0-9_]*$(?!\n)"
-_SIGNAL_NAME = r"^[A-Za-z0-9._-]+$(?!\n)"
-
-_TASK_NAME = Text(fault=task_name_problem, min_length=1, max_length=MAX_TASK_NAME, pattern=_TRIMMED, normalise=True)
-_QUEUE = Text(
-    fault=queue_name_problem,
-    min_length=3,
-    max_length=63,
-    pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$(?!\n)",
-    better=likely_queue_name,
-    templated=True,
-)
-_TIMEOUT = Whole(minimum=1, maximum=MAX_TIMEOUT_S)
-_DIRECTORY = Text(fault=directory_fault, min_length=1, pattern=_NO_NUL)
-_COMMAND = Text(fault=command_fault, min_length=1, pattern=_NOT_BLANK)
-_ENVIRONMENT = MapOf(
-    value=AsWritten(fault=nul_fault, pattern=_NO_NUL),
-    key_fault=variable_name_fault,
-    key_pattern=r"^[^=\u0000]+$(?!\n)",
-    reserved=RESERVED_VARIABLES,
-)
-_PRIORITY = Whole(minimum=-MAX_PRIORITY, maximum=MAX_PRIORITY)
-_DELAY = Number(minimum=0, maximum=MAX_TIMEOUT_S)
-
-KWARGS = OpenRecord(
-    noun="kwargs",
-    fields=(
-        Field(
-            name="cmd",
-            rule=_COMMAND,
-            description="The shell command. A task without it is for a custom processor; a shell worker fails it.",
-        ),
-        Field(
-            name="env",
-            rule=_ENVIRONMENT,
-            description="Environment variables of the command. Values arrive exactly as written here.",
-        ),
-        Field(name="cwd", rule=_DIRECTORY, description="The directory in which the command runs."),
-        Field(
-            name="bg_dirsync_to",
-            rule=_DIRECTORY,
-            description="Where the working directory is copied to in the background while the command runs.",
-        ),
-    ),
-)
-
-_JOB_HINTS = {
-    **dict.fromkeys(("command", "run", "script", "kwargs"), "A job is written {cmd: …}."),
-    "timeout": "Did you mean 'timeout_s'?",
-    **dict.fromkeys(("retries", "retry", "max_retries"), "Did you mean 'num_retries'?"),
-}
-
-JOB = Record(
-    noun="job",
-    fields=(
-        Field(name="cmd", rule=_COMMAND, description="The shell command.", required=True),
-        Field(name="env", rule=_ENVIRONMENT, description="Environment variables of the command."),
-        Field(name="cwd", rule=_DIRECTORY, description="The directory in which the command runs."),
-        Field(
-            name="queue",
-            rule=_QUEUE,
-            description="The queue whose workers run it. Default: the task's own for undo, default_queue for a hook.",
-            nullable=True,
-        ),
-        Field(
-            name="timeout_s",
-            rule=_TIMEOUT,
-            description="Time limit in seconds, from the start of the command. Default: default_task_timeout_s.",
-            nullable=True,
-        ),
-        Field(
-            name="num_retries",
-            rule=Whole(minimum=0, maximum=MAX_RETRIES),
-            description="How many more attempts follow a first one that failed.",
-            default=0,
-        ),
-    ),
-    hints=_JOB_HINTS,
-)
-
-RETRY = Record(
-    noun="retry",
-    fields=(
-        Field(
-            name="max",
-            rule=Whole(minimum=0, maximum=MAX_RETRIES),
-            description="How many more attempts may follow a first one that failed.",
-            required=True,
-        ),
-        Field(name="delay_s", rule=_DELAY, description="Seconds to wait before the first retry.", default=0),
-        Field(
-            name="backoff",
-            rule=Choice(words=Backoff),
-            description="Whether every delay is the same (fixed) or twice the one before (exponential).",
-            default="fixed",
-        ),
-        Field(
-            name="max_delay_s",
-            rule=_DELAY,
-            description="The longest delay in seconds. Default: no limit.",
-            nullable=True,
-        ),
-        Field(
-            name="jitter",
-            rule=Number(minimum=0, maximum=1),
-            description="The share of each delay that is left to chance, so that many tasks do not come back at once.",
-            default=0,
-        ),
-        Field(
-            name="on_exit_codes",
-            rule=ListOf(item=Whole(minimum=-255, maximum=255), plural="exit codes"),
-            description="Retry after these exit codes only; negative ones are signals. Default: after any failure.",
-        ),
-    ),
-    hints={
-        **dict.fromkeys(("num_retries", "count", "attempts", "limit", "retries"), "Did you mean 'max'?"),
-        "delay": "Did you mean 'delay_s'?",
-        "max_delay": "Did you mean 'max_delay_s'?",
-        "exit_codes": "Did you mean 'on_exit_codes'?",
-    },
-)
-
-WAIT_FOR = Record(
-    noun="wait_for",
-    fields=(
-        Field(
-            name="signal",
-            rule=Text(fault=signal_name_fault, min_length=1, max_length=100, pattern=_SIGNAL_NAME, templated=True),
-            description="The name of the signal. Its data becomes the output of the task.",
-            required=True,
-        ),
-        Field(
-            name="timeout_s",
-            rule=_TIMEOUT,
-            description="How many seconds to wait for it. Default: for ever.",
-            nullable=True,
-        ),
-        Field(
-            name="on_timeout",
-            rule=Choice(words=OnTimeout),
-            description="What becomes of the task when the signal does not come in time: fail, or skip.",
-            default="fail",
-        ),
-    ),
-    hints={"timeout": "Did you mean 'timeout_s'?", "name": "Did you mean 'signal'?"},
-)
-
-MATRIX = MapOf(
-    value=ListOf(item=Labelled(), plural="values", min_items=1),
-    key_fault=param_name_fault,
-    key_pattern=_IDENTIFIER,
-    key_max_length=MAX_PARAM_NAME,
-    min_items=1,
-    max_items=MAX_AXES,
-    plural="axes",
-)
-
-PARAM = Record(
-    noun="param",
-    fields=(
-        Field(
-            name="type",
-            rule=Choice(words=ParamType),
-            description="The type of its values. Default: that of its default, else of its first choice, else string.",
-        ),
-        Field(
-            name="default",
-            rule=Free(),
-            description="The value when none is given at submit.",
-            nullable=True,
-        ),
-        Field(
-            name="required",
-            rule=Truth(),
-            description="Whether a value must be given. Default: yes, unless there is a default. If not, it is null.",
-        ),
-        Field(
-            name="choices",
-            rule=ListOf(item=Free(), plural="values", min_items=1),
-            description="The only values allowed.",
-        ),
-        Field(
-            name="description",
-            rule=Text(fault=description_fault, max_length=MAX_DESCRIPTION),
-            description="What it is for.",
-        ),
-    ),
-    hints={
-        **dict.fromkeys(("options", "enum", "values", "allowed"), "Did you mean 'choices'?"),
-        "value": "Did you mean 'default'?",
-        "help": "Did you mean 'description'?",
-    },
-)
 
 TASK = Record(
     noun="task",
     fields=(
         Field(
             name="name",
-            rule=_TASK_NAME,
+            rule=TASK_NAME,
             description="Unique name of the task: printable Unicode, no blank at its ends.",
             required=True,
         ),
@@ -283,12 +84,12 @@ TASK = Record(
         ),
         Field(
             name="depends_on",
-            rule=ListOf(item=_TASK_NAME, plural="task names", unique=True),
+            rule=ListOf(item=TASK_NAME, plural="task names", unique=True),
             description="Names of the tasks that come before this one: its parents.",
         ),
         Field(
             name="queue",
-            rule=_QUEUE,
+            rule=QUEUE,
             description="The queue whose workers run this task. Default: the workflow's default_queue.",
             nullable=True,
         ),
@@ -303,7 +104,7 @@ TASK = Record(
         ),
         Field(
             name="timeout_s",
-            rule=_TIMEOUT,
+            rule=TIMEOUT,
             description="Time limit in seconds, from the start of the command. Default: default_task_timeout_s.",
             nullable=True,
         ),
@@ -315,7 +116,7 @@ TASK = Record(
         ),
         Field(
             name="condition",
-            rule=Text(fault=condition_fault, min_length=1, max_length=MAX_TEXT, pattern=_NOT_BLANK),
+            rule=Text(fault=condition_fault, min_length=1, max_length=MAX_TEXT, pattern=NOT_BLANK),
             description=(
                 "An expression over the outputs of the parents, such as inputs.train.mae < 0.2. The task is skipped "
                 "when it is false."
@@ -336,7 +137,7 @@ TASK = Record(
         ),
         Field(
             name="priority",
-            rule=_PRIORITY,
+            rule=PRIORITY,
             description="Which tasks are dispatched first: those with the higher number.",
             default=0,
         ),
@@ -348,7 +149,7 @@ TASK = Record(
         ),
         Field(
             name="delay_s",
-            rule=_DELAY,
+            rule=DELAY,
             description="Seconds to wait after the last parent has ended.",
             default=0,
         ),
@@ -395,7 +196,7 @@ WORKFLOW = Record(
                 fault=workflow_name_fault,
                 min_length=1,
                 max_length=MAX_WORKFLOW_NAME,
-                pattern=_NO_CONTROL,
+                pattern=NO_CONTROL,
                 normalise=True,
             ),
             description="What people call this workflow. Need not be unique.",
@@ -403,13 +204,13 @@ WORKFLOW = Record(
         ),
         Field(
             name="default_queue",
-            rule=_QUEUE,
+            rule=QUEUE,
             description="The queue of the tasks that name none.",
             default="default",
         ),
         Field(
             name="default_task_timeout_s",
-            rule=_TIMEOUT,
+            rule=TIMEOUT,
             description="Time limit in seconds of the tasks that have none. Default: no limit.",
             nullable=True,
         ),
@@ -430,7 +231,7 @@ WORKFLOW = Record(
             rule=MapOf(
                 value=ShortForm(record=PARAM, field="default"),
                 key_fault=param_name_fault,
-                key_pattern=_IDENTIFIER,
+                key_pattern=IDENTIFIER,
                 key_max_length=MAX_PARAM_NAME,
                 max_items=MAX_PARAMS,
                 plural="params",
@@ -440,7 +241,7 @@ WORKFLOW = Record(
         Field(
             name="labels",
             rule=MapOf(
-                value=AsWritten(fault=label_value_fault, pattern=_NO_CONTROL, max_length=MAX_LABEL_VALUE),
+                value=AsWritten(fault=label_value_fault, pattern=NO_CONTROL, max_length=MAX_LABEL_VALUE),
                 key_fault=label_name_fault,
                 key_pattern=_LABEL_NAME,
                 key_max_length=MAX_LABEL_NAME,
@@ -451,7 +252,7 @@ WORKFLOW = Record(
         ),
         Field(
             name="priority",
-            rule=_PRIORITY,
+            rule=PRIORITY,
             description="Which workflows' tasks are dispatched first: those with the higher number.",
             default=0,
         ),
@@ -471,7 +272,7 @@ WORKFLOW = Record(
         ),
         Field(
             name="timeout_s",
-            rule=_TIMEOUT,
+            rule=TIMEOUT,
             description="Time limit in seconds of the whole run. Default: no limit.",
             nullable=True,
         ),

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from ai4s.jobq.definition.document import Locate, Path, problem_at
+from ai4s.jobq.definition.labels import together
 from ai4s.jobq.definition.model import WorkflowDefinition, canonical_json
 from ai4s.jobq.definition.params import declaration_faults
 from ai4s.jobq.definition.unsupported import unsupported_of_head
 from ai4s.jobq.errors import Problem
 
-MAX_LABEL_BYTES = 4 * 1024  # of all names and values in UTF-8: they are copied to the index of workflows
 MAX_HEAD_BYTES = 256 * 1024  # of canonical JSON: it travels with the first chunk of the stored definition
 
 
 def head_problems(head: WorkflowDefinition, *, locate: Locate, not_yet: Collection[str]) -> list[Problem]:
     """Everything wrong with a definition apart from its tasks and its references."""
-    faults = [*_of_params(head), *_of_labels(head), *_of_size(head), *unsupported_of_head(head, not_yet)]
+    faults = [*_of_params(head), *together(head.labels), *_of_size(head), *unsupported_of_head(head, not_yet)]
     return [problem_at(locate(path), path, message) for path, message in faults]
 
 
@@ -24,12 +24,6 @@ def _of_params(head: WorkflowDefinition) -> Iterator[tuple[Path, str]]:
     for name, param in head.params.items():
         for path, message in declaration_faults(param):
             yield ("params", name, *path), message
-
-
-def _of_labels(head: WorkflowDefinition) -> Iterator[tuple[Path, str]]:
-    size = sum(len(name.encode()) + len(value.encode()) for name, value in head.labels.items())
-    if size > MAX_LABEL_BYTES:
-        yield ("labels",), f"the labels take {size:,} bytes together, at most {MAX_LABEL_BYTES // 1024} KiB are allowed"
 
 
 def _of_size(head: WorkflowDefinition) -> Iterator[tuple[Path, str]]:

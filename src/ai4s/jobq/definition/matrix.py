@@ -1,41 +1,27 @@
 """Expands tasks with a matrix: one task for each combination of values, named ``train[lr=0.1,seed=1]``.
 
 Axes and values keep the order of the file, the last axis changes quickest. ``${{ matrix.axis }}`` is resolved here, with the
-text as written where text is needed; all other references stay. Who depends on ``train`` depends on all of it.
+text as written where text is needed; all other references stay. Who depends on ``train`` depends on all of it. A task that
+depends on one of them by its own values (``train[lr=${{ matrix.lr }}]``) reads the output of that one as ``tasks.train``,
+and so does an undo job that of its own task.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from math import prod
-from typing import Any
 
 from ai4s.jobq.definition.document import Locate, Path, problem_at, shown
-from ai4s.jobq.definition.expression_evaluator import Evaluation
-from ai4s.jobq.definition.expression_tree import ConditionError, Raw, Reference, Root
 from ai4s.jobq.definition.fields import MAX_TASK_BYTES, MAX_TASKS
+from ai4s.jobq.definition.matrix_filling import Filling
 from ai4s.jobq.definition.model import Task, canonical_json
 from ai4s.jobq.definition.read import Label
-from ai4s.jobq.definition.shell_words import obstacles, quoted_already
-from ai4s.jobq.definition.template_fields import Templated, map_task
-from ai4s.jobq.definition.templates import (
-    Answer,
-    Embedded,
-    Later,
-    Piece,
-    ReferenceFailure,
-    ReferenceProblem,
-    Setting,
-    continued,
-    finished,
-    has_template,
-    parse_template,
-)
+from ai4s.jobq.definition.template_fields import map_task
+from ai4s.jobq.definition.templates import has_template
 from ai4s.jobq.errors import Problem
-from ai4s.jobq.ids import near_names, task_name_problem
+from ai4s.jobq.ids import task_name_problem
 
 MAX_DEPENDENCIES = 4_000_000  # of all tasks together: a product of two matrices grows quickly
 
@@ -137,11 +123,12 @@ class _Expander:
         if fault := task_name_problem(name):
             self._complain(("tasks", item, "matrix"), f"it gives the name {shown(name)}: {fault}")
             return None
-        filling = _Filling(labels)
+        filling = Filling(labels, own=(task.name, name))
+        parents = tuple(filling.parent(parent, ("depends_on", n)) for n, parent in enumerate(task.depends_on))
         instance = replace(
             map_task(task, filling.change),
             name=name,
-            depends_on=tuple(filling.name(parent, ("depends_on", n)) for n, parent in enumerate(task.depends_on)),
+            depends_on=parents,
             condition=None if task.condition is None else filling.name(task.condition, ("condition",)),
         )
         for path, message, hint in filling.faults:
@@ -211,80 +198,3 @@ class _Expander:
 def _bare(task: Task) -> Task:
     """What is left of a task whose matrix cannot be expanded: enough for the checks of the graph."""
     return Task(name=task.name, depends_on=tuple(parent for parent in task.depends_on if not has_template(parent)))
-
-
-class _Filling:
-    """Puts the values of one combination into the strings of a task."""
-
-    def __init__(self, labels: Mapping[str, Label]) -> None:
-        self.faults: list[tuple[Path, str, str]] = []
-        self._labels = labels
-        self._evaluation = Evaluation(
-            {Root.MATRIX: {axis: label.value for axis, label in labels.items()}}, noun="reference"
-        )
-
-    def change(self, place: Templated) -> Any:
-        """A string of kwargs and the like: a template still, for what else it reads."""
-        try:
-            pieces = parse_template(place.text)
-            if place.setting is Setting.COMMAND:
-                self._check_quoting(pieces)
-            return continued(pieces, place.setting, self._answer)
-        except (ReferenceProblem, ReferenceFailure) as exc:
-            self.faults.append((place.path, getattr(exc, "message", str(exc)), getattr(exc, "hint", "")))
-            return place.text
-
-    def name(self, text: str, path: Path) -> str:
-        """A parent's name, or a condition: plain text, in which only the matrix can be read."""
-        if not has_template(text):
-            return text
-        try:
-            return str(finished(parse_template(text), Setting.NAME, self._only))
-        except (ReferenceProblem, ReferenceFailure) as exc:
-            self.faults.append((path, getattr(exc, "message", str(exc)), getattr(exc, "hint", "")))
-            return text
-
-    def _answer(self, embedded: Embedded) -> Answer | Later:
-        axes = embedded.names(Root.MATRIX)
-        if not axes:
-            return Later(embedded.text)
-        self._check_axes(embedded, axes)
-        return self._known(embedded) if embedded.reads_only(Root.MATRIX) else Later(self._spliced(embedded))
-
-    def _only(self, embedded: Embedded) -> Answer:
-        if not embedded.reads_only(Root.MATRIX):
-            raise ReferenceProblem(f"only the matrix can be read here, not {shown(embedded.text)}")
-        self._check_axes(embedded, embedded.names(Root.MATRIX))
-        return self._known(embedded)
-
-    def _known(self, embedded: Embedded) -> Answer:
-        tree = embedded.tree.operand if isinstance(embedded.tree, Raw) else embedded.tree
-        if isinstance(tree, Reference) and tree.name is not None:
-            label = self._labels[tree.name]
-            return Answer(label.value, label.text)
-        try:
-            return Answer(self._evaluation.value_of(embedded.tree))
-        except ConditionError as exc:
-            raise ReferenceFailure(f"${{{{ {embedded.text} }}}}: {exc}") from exc
-
-    def _check_quoting(self, pieces: tuple[Piece, ...]) -> None:
-        for index, obstacle in obstacles(pieces).items():
-            piece = pieces[index]
-            if isinstance(piece, Embedded) and piece.names(Root.MATRIX):
-                raise quoted_already(piece, obstacle)
-
-    def _check_axes(self, embedded: Embedded, axes: Sequence[str]) -> None:
-        for axis in axes:
-            if axis not in self._labels:
-                near = near_names(axis, self._labels, most=1)
-                raise ReferenceProblem(
-                    f"in {shown(embedded.text)}: this matrix has no axis {shown(axis)}",
-                    hint=f"Did you mean {near[0]!r}?" if near else f"It has: {', '.join(self._labels)}.",
-                )
-
-    def _spliced(self, embedded: Embedded) -> str:
-        """The expression with the values of the matrix written into it."""
-        text = embedded.text
-        for span in sorted(embedded.parsed.spans, key=lambda span: -span.start):
-            text = text[: span.start] + json.dumps(self._labels[span.axis].value, ensure_ascii=False) + text[span.end :]
-        return text

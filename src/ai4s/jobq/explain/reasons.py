@@ -144,8 +144,14 @@ def _unserved(evidence: Evidence) -> Iterator[Reason]:
     for queue in evidence.queues:
         reason = unserved(evidence, queue)
         if reason is not None:
-            waiting = [t for t in evidence.tasks(TaskState.READY) if evidence.run.graph.queues[t.number] == queue]
-            yield Reason(f"{reason.text}: {count(len(waiting), 'task')} dispatched to it", reason.command)
+            waiting = sum(_waits_on(evidence, task, queue) for task in evidence.run.tasks)
+            told = f": {count(waiting, 'task')} {'wait' if waiting > 1 else 'waits'} for one" if waiting else ""
+            yield Reason(f"{reason.text}{told}", reason.command)
+
+
+def _waits_on(evidence: Evidence, task: TaskRun, queue: str) -> bool:
+    on_queue = evidence.run.graph.queues[task.number] == queue
+    return on_queue and (task.eligible or task.state is TaskState.READY)
 
 
 def _abandoned(evidence: Evidence) -> Iterator[Reason]:

@@ -84,6 +84,7 @@ class Worker:
             name="ShellCommandProcessor" if store is None else "WorkflowShellCommandProcessor",
         )
         self._queue = services.queue(settings.queue)
+        self._queue_named = services.queue
         self._patience = Patience(clock)
         self._heartbeat = Heartbeat(settings, clock=clock, patience=self._patience)
         self._slots = Slots(settings.slots, heartbeat=self._heartbeat, on_end=self._on_end)
@@ -190,7 +191,12 @@ class Worker:
             slots=self._slots,
             scratch=scratch,
             patience=self._patience,
-            jobs=JobRunner(self._queue, processor=self._processor, patience=self._patience),
+            jobs=JobRunner(
+                self._queue,
+                processor=self._processor,
+                patience=self._patience,
+                queue_named=self._queue_named,
+            ),
             store=self._store,
             tasks=self._task_runner(),
             on_taken=self._changed,

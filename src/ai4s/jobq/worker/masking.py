@@ -48,17 +48,19 @@ class Mask:
         self._held = b""
 
     def feed(self, data: bytes) -> bytes:
-        """What can be shown now. The end is held back while it may be the beginning of a secret."""
+        """What can be shown now. The end is held back while it may be the beginning of a secret, or of a longer one."""
         data = self._held + data
-        start = max((match.end() for match in self._pattern.finditer(data)), default=0)
-        shown = len(data) - self._open_end(data[start:])
+        shown = len(data) - self._open_end(data)
+        for match in self._pattern.finditer(data):
+            if match.start() < shown < match.end():  # it began within a secret that is complete
+                shown = len(data) - self._open_end(data[match.end() :])
         self._held = data[shown:]
         return self._pattern.sub(MASK, data[:shown])
 
     def close(self) -> bytes:
         """What was held back."""
         held, self._held = self._held, b""
-        return held
+        return self._pattern.sub(MASK, held)
 
     def _open_end(self, data: bytes) -> int:
         """How many bytes at the end may be the beginning of a secret."""

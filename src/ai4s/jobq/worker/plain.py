@@ -1,12 +1,19 @@
-"""Runs one plain job: a message without a workflow, whose retries travel in its own envelope."""
+"""Runs one plain job: a message without a workflow, whose retries travel in its own envelope.
+
+A reply, where one was asked for, is sent when the job has ended for good, and before its message is deleted: a crash between
+the two leads to a second reply, and never to none.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 
 from ai4s.jobq.ids import new_nonce
 from ai4s.jobq.ports.queue import OutgoingMessage, Queue
+from ai4s.jobq.replies import encode_response, reply_queue_name
 from ai4s.jobq.store.wire import Cause, encode_job
 from ai4s.jobq.worker.assignment import Ending, JobAssignment
 from ai4s.jobq.worker.patience import Patience
@@ -18,8 +25,11 @@ LOG = logging.getLogger(__name__)
 class JobRunner:
     """Runs plain jobs, one call each."""
 
-    def __init__(self, queue: Queue, *, processor: Processor, patience: Patience) -> None:
+    def __init__(
+        self, queue: Queue, *, processor: Processor, patience: Patience, queue_named: Callable[[str], Queue]
+    ) -> None:
         self._queue = queue
+        self._queue_named = queue_named
         self._processor = processor
         self._patience = patience
 
@@ -33,6 +43,7 @@ class JobRunner:
         result = await self._processor(_job(assignment))
         _log_result(assignment, result)
         if result.cause is None:
+            await self._reply(assignment, result)
             await assignment.lease.complete()
             return Ending.SUCCEEDED
         if result.cause is Cause.PREEMPTED:
@@ -44,6 +55,7 @@ class JobRunner:
     async def _retry_or_set_aside(self, assignment: JobAssignment, result: JobResult) -> None:
         job = assignment.job
         if job.num_retries <= 0:
+            await self._reply(assignment, result)
             await assignment.lease.set_aside(result.error or "failed")
             return
         again = OutgoingMessage(
@@ -52,6 +64,19 @@ class JobRunner:
         )
         await self._patience.until_done("send a job again", lambda: self._queue.send([again]))
         await assignment.lease.complete()
+
+    async def _reply(self, assignment: JobAssignment, result: JobResult) -> None:
+        """Tell whoever asked for it what became of the job."""
+        if not assignment.job.reply_requested:
+            return
+        queue = self._queue_named(reply_queue_name(self._queue.name, assignment.job.job_id))
+        value = json.dumps(result.exit_code) if result.value is None else result.value
+        failure = json.dumps(result.error or "failed")
+        ok = result.cause is None
+        reply = OutgoingMessage(
+            body=encode_response(is_success=ok, body=value if ok else failure), message_id=new_nonce()
+        )
+        await self._patience.until_done("send a reply", lambda: queue.send([reply]))
 
 
 def _job(assignment: JobAssignment) -> Job:

@@ -73,13 +73,15 @@ class JobResult:
     """How a job ended. ``cause`` is None for success.
 
     ``exit_code`` is the exit status, or the negative number of the signal that ended the command, or None when nothing
-    was started. ``error`` is text for people: valid Unicode without control characters, at most 4 KiB.
+    was started. ``error`` is text for people: valid Unicode without control characters, at most 4 KiB. ``value`` is JSON
+    text of what it returned, or None where it returns nothing but its exit code.
     """
 
     cause: Cause | None = None
     exit_code: int | None = None
     error: str | None = None
     duration_s: float = 0.0
+    value: str | None = None
 
 
 class Processor(Protocol):

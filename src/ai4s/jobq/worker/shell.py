@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shlex
 import shutil
 import signal
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
+from ai4s.jobq.errors import SettingsError
 from ai4s.jobq.ports.clock import Clock
 from ai4s.jobq.store.task_logs import Stream
 from ai4s.jobq.store.wire import Cause
@@ -54,6 +56,7 @@ class ShellProcessor:
         clock: Clock,
         environment: Mapping[str, str],
         name: str = "ShellCommandProcessor",
+        emulate_tty: bool = False,
     ) -> None:
         self.name = name
         self._settings = settings
@@ -62,6 +65,7 @@ class ShellProcessor:
         inherited = {key: value for key, value in environment.items() if key not in TASK_VARIABLES}
         self._environment = {"PYTHONUNBUFFERED": "1"} | inherited | self._reaper.variables
         self._shell = _shell(settings, search_path=environment.get("PATH"))
+        self._terminal = _terminal(environment.get("PATH")) if emulate_tty else None
 
     async def __aenter__(self) -> Self:
         # Ignored by whoever started us, it would make the kernel throw exit statuses away: failures would look fine.
@@ -99,7 +103,7 @@ class ShellProcessor:
         environment = {**self._environment, **command.env, **variables, **self._reaper.variables}
         try:
             return start_child(
-                [*self._shell, command.cmd],
+                self._words(command.cmd),
                 environment=environment,
                 cwd=command.cwd,
                 stdout=stdout,
@@ -109,6 +113,13 @@ class ShellProcessor:
             )
         except (OSError, ValueError) as exc:
             raise CommandError(start_problem(exc, command, environment, shell=self._shell[0])) from exc
+
+    def _words(self, cmd: str) -> list[str]:
+        """What is started: the shell, or with a terminal the program that makes one for it."""
+        words = [*self._shell, cmd]
+        if self._terminal is None:
+            return words
+        return [self._terminal, "--quiet", "--return", "--command", shlex.join(words), "/dev/null"]
 
     async def _supervise(self, child: Child, job: Job) -> StopRequest | None:
         """Wait until the command has ended; end it when it is asked to or out of time. Why it was ended, or None."""
@@ -140,6 +151,16 @@ def _shell(settings: WorkerSettings, *, search_path: str | None) -> tuple[str, .
     shell = shutil.which("bash", path=search_path) or shutil.which("sh", path=search_path) or "/bin/sh"
     options = ("-l", "-c", "--") if settings.login_shell else ("-c", "--")
     return (shell, *options)  # "--": a command may begin with a dash
+
+
+def _terminal(search_path: str | None) -> str:
+    """The program that runs a command on a terminal of its own. Raises ``SettingsError``: there is none."""
+    found = shutil.which("script", path=search_path)
+    if found is None:
+        raise SettingsError(
+            "--emulate-tty needs the program 'script' (of util-linux). Install it, or leave the option out."
+        )
+    return found
 
 
 def _capture(job: Job, stream: Stream, level: int, secrets: tuple[bytes, ...]) -> Capture:
