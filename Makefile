@@ -23,7 +23,7 @@ bench: $(VENV)/.dev node_modules/.installed
 	$(BIN)/python -m bench
 
 docs: $(VENV)/.dev
-	$(BIN)/python -m ai4s.jobq.engine.diagram > docs/states.md
+	$(BIN)/python docs/build.py
 
 clean:
 	rm -rf $(VENV) node_modules build *.egg-info src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

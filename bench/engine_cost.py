@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 from ai4s.jobq.definition.model import Task, WorkflowDefinition
 from ai4s.jobq.engine.decide import decide
 from ai4s.jobq.engine.events import Event, Room, TaskSucceeded
-from ai4s.jobq.engine.run import Graph, WorkflowRun
+from ai4s.jobq.engine.graph import Graph
+from ai4s.jobq.engine.run import WorkflowRun
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SAMPLES = 2000

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from ai4s.jobq.adapters.local import open_local
 from ai4s.jobq.adapters.local.blob_names import LONG, blob_path, segment_of
-from ai4s.jobq.adapters.local.processes import this_process
 from ai4s.jobq.errors import StorageUnavailableError, UsageError
 from ai4s.jobq.ports.limits import check_blob_name
+from ai4s.jobq.processes import this_process
 
 
 def is_legal(name: str) -> bool:

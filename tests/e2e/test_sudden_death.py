@@ -59,9 +59,8 @@ def test_a_killed_coordinator_is_replaced_and_nothing_is_lost(here: Project) -> 
     workflow_id = here.workflow("submit", file).strip()
 
     for _ in range(4):
-        before = here.status(workflow_id)["completed"]
         coordinator = here.coordinator("--lease-ttl-s", "3")
-        until(lambda before=before: here.status(workflow_id)["completed"] > min(before, 58), "some progress")
+        _see_progress(here, workflow_id)
         kill_group(coordinator)
     here.coordinator("--lease-ttl-s", "3")
 
@@ -84,6 +83,11 @@ def test_a_cleared_queue_is_repaired(here: Project) -> None:
 
     assert here.finished(workflow_id) == "completed"
     assert {task["attempt"] for task in here.tasks(workflow_id).values()} == {2}
+
+
+def _see_progress(here: Project, workflow_id: str) -> None:
+    before = min(here.status(workflow_id)["completed"], 58)
+    until(lambda: here.status(workflow_id)["completed"] > before, "some progress")
 
 
 def _count(here: Project) -> int:

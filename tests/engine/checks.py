@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from ai4s.jobq.engine.events import Decision, Room
-from ai4s.jobq.engine.run import TaskRun, WorkflowRun
+from ai4s.jobq.engine.outcome import outcome_of
+from ai4s.jobq.engine.run import WorkflowRun
 from ai4s.jobq.engine.states import WORKFLOW_TRANSITIONS, Stop, TaskState, WorkflowState
+from ai4s.jobq.engine.task_run import TaskRun
 from tests.engine.reference import may_run
 from tests.engine.scene import facts
 from tests.engine.stored import StoredRun
@@ -125,4 +127,4 @@ def _stored_is_what_is(run: WorkflowRun, stored: StoredRun) -> None:
     assert loaded.eligible_counts() == run.eligible_counts()
     assert set(loaded.unresolved) == set(run.unresolved)
     assert (loaded.active, loaded.ghosts, loaded.unsettled) == (run.active, run.ghosts, run.unsettled)
-    assert loaded.outcome() == run.outcome()
+    assert outcome_of(loaded) == outcome_of(run)

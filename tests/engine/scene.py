@@ -29,8 +29,10 @@ from ai4s.jobq.engine.events import (
     TaskStarted,
     TaskSucceeded,
 )
-from ai4s.jobq.engine.run import Graph, TaskRun, WorkflowRun
+from ai4s.jobq.engine.graph import Graph
+from ai4s.jobq.engine.run import WorkflowRun
 from ai4s.jobq.engine.states import TaskState
+from ai4s.jobq.engine.task_run import TaskRun
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 RUN = "00000000000000aa"

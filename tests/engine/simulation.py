@@ -26,7 +26,8 @@ from ai4s.jobq.engine.events import (
     TaskStarted,
     TaskSucceeded,
 )
-from ai4s.jobq.engine.run import Graph, WorkflowRun
+from ai4s.jobq.engine.graph import Graph
+from ai4s.jobq.engine.run import WorkflowRun
 from ai4s.jobq.engine.states import Stop
 from tests.engine.checks import Before, check
 from tests.engine.plans import Output, Plan, Question, Tape

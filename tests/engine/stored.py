@@ -9,12 +9,14 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from ai4s.jobq.engine.events import Decision
-from ai4s.jobq.engine.run import Graph, TaskRun, WorkflowRun
+from ai4s.jobq.engine.graph import Graph
+from ai4s.jobq.engine.run import WorkflowRun
 from ai4s.jobq.engine.states import Stop, TaskState, WorkflowState
+from ai4s.jobq.engine.task_run import TaskRun
 
 ROW_FACTS = (
     "number", "stored", "attempt", "charged", "losses", "execution", "worker", "ready_at", "started_at", "ended_at",
-    "exit_code", "cause", "condition", "has_output",
+    "exit_code", "cause", "condition", "has_output", "waiting", "wait_until",
 )  # fmt: skip
 
 
@@ -57,14 +59,8 @@ class StoredRun:
             stop=self.stop,
             stopped_at=self.stopped_at,
             ended_at=self.ended_at,
-            tasks=[self._task_of(row) for row in self.rows.values()],
+            tasks=[replace(row.task, life=row.life) for row in self.rows.values()],
         )
-
-    def _task_of(self, row: StoredRow) -> TaskRun:
-        """The task of a row as this life sees it: of an earlier one only a completion counts, and the attempt number."""
-        if row.life == self.life or row.task.stored is TaskState.COMPLETED:
-            return replace(row.task)
-        return TaskRun(row.task.number, attempt=row.task.attempt)
 
 
 def _row_of(task: TaskRun) -> TaskRun:

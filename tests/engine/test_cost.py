@@ -9,7 +9,8 @@ import pytest
 
 from ai4s.jobq.definition.model import DepPolicy, Task
 from ai4s.jobq.engine.decide import ASKED_AT_ONCE
-from ai4s.jobq.engine.run import TaskRun, WorkflowRun
+from ai4s.jobq.engine.run import WorkflowRun
+from ai4s.jobq.engine.task_run import TaskRun
 from tests.engine.scene import Scene, room, task
 
 MANY = 100_000

@@ -44,7 +44,10 @@ def test_the_workflow_diagram_has_the_arrows_of_its_table_and_no_other() -> None
 
 
 def test_steps_between_the_same_two_states_share_an_arrow() -> None:
-    assert "    pending --> skipped: condition false / all parents skipped" in task_diagram().splitlines()
+    assert (
+        "    pending --> skipped: condition false / no signal in time, skipped / all parents skipped"
+        in task_diagram().splitlines()
+    )
 
 
 def test_a_run_that_has_ended_goes_on_by_retry_only() -> None:

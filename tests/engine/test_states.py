@@ -42,10 +42,12 @@ def test_what_has_ended_goes_nowhere(state: TaskState) -> None:
     assert TASK_TRANSITIONS[state] == {}
 
 
-def test_a_workflow_that_has_ended_can_only_run_again() -> None:
+def test_a_workflow_that_has_ended_can_only_run_again_or_be_undone_after_a_cancel() -> None:
     ends = {state: following for state, following in WORKFLOW_TRANSITIONS.items() if state.is_terminal}
 
+    cancelled = ends.pop(WorkflowState.CANCELLED)
     assert set(ends.values()) == {frozenset({WorkflowState.RUNNING})}
+    assert cancelled == {WorkflowState.RUNNING, WorkflowState.COMPENSATING}
 
 
 @pytest.mark.parametrize(("state", "step"), ILLEGAL, ids=lambda value: value.name)

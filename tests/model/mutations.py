@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
 import ai4s.jobq.control
@@ -20,12 +21,13 @@ from ai4s.jobq.coordinator.outbox import task_message
 from ai4s.jobq.coordinator.reports import Delivery
 from ai4s.jobq.coordinator.sweep import Finds, Sweep
 from ai4s.jobq.coordinator.windows import QueueWindows
-from ai4s.jobq.engine import decide as decisions
+from ai4s.jobq.engine import attempts
 from ai4s.jobq.engine import run as runs
 from ai4s.jobq.engine.events import Decision, OfAttempt
 from ai4s.jobq.engine.policy import Verdict
-from ai4s.jobq.engine.run import TaskRun, WorkflowRun
+from ai4s.jobq.engine.run import WorkflowRun
 from ai4s.jobq.engine.states import Step, Stop, TaskState
+from ai4s.jobq.engine.task_run import TaskRun
 from ai4s.jobq.errors import StaleWriteError
 from ai4s.jobq.ports.queue import OutgoingMessage
 from ai4s.jobq.ports.table import Delete, ETag, Merge, Replace, Table
@@ -145,10 +147,11 @@ async def _retire_without_a_trace(self: WorkflowIndex, record: IndexRecord) -> N
             await self.table.transact(ACTIVE, [Delete(record.workflow_id, entity.etag)])
 
 
-def _is_current_of_any_attempt(run: WorkflowRun, event: OfAttempt) -> bool:
+def _current_of_any_attempt(run: WorkflowRun, event: OfAttempt) -> TaskRun | None:
     if run.ended_at is not None or event.run != run.run:
-        return False
-    return run.tasks[event.number].stored in (TaskState.READY, TaskState.RUNNING)
+        return None
+    task = run.at(event.number)
+    return task if task is not None and task.stored in (TaskState.READY, TaskState.RUNNING) else None
 
 
 def _eager_judge(policy: object, *, parents: int, completed: int, skipped: int, failed: int) -> Verdict:
@@ -178,9 +181,9 @@ def _succeeds_whatever_happened(self: WorkflowRun, task: TaskRun, step: Step, *,
 _move = WorkflowRun.move
 
 
-def _begin_with_everything_kept(self: WorkflowRun) -> None:
+def _begin_with_everything_kept(self: WorkflowRun, now: datetime) -> None:
     failed = [task for task in self.tasks if task.stored is TaskState.FAILED]
-    _begin_next_life(self)
+    _begin_next_life(self, now)
     for task in failed:
         task.stored = TaskState.FAILED
     self.rederive()
@@ -223,7 +226,7 @@ MUTATIONS = [
     Mutation("dispatches in spite of a cancel", [(WorkflowRun, "rederive", _rederive_in_spite_of_a_stop)]),
     Mutation("started in spite of a cancel", [(precheck, "by_header", _never_stops)]),
     Mutation("no index row for an ended workflow", [(WorkflowIndex, "retire", _retire_without_a_trace)]),
-    Mutation("reports of earlier attempts accepted", [(decisions, "_is_current", _is_current_of_any_attempt)], CRASHES),
+    Mutation("reports of earlier attempts accepted", [(attempts, "_current", _current_of_any_attempt)], CRASHES),
     Mutation("policies that do not wait", [(runs, "judge", _eager_judge)]),
     Mutation("endless queue windows", [(QueueWindows, "room", _endless_room)]),
     Mutation("max_parallelism ignored", [(WorkflowRun, "active", property(lambda self: 0))]),

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, cast
 from ai4s.jobq.definition.model import Task, WorkflowDefinition
 from ai4s.jobq.engine.decide import GHOST_GRACE, decide
 from ai4s.jobq.engine.events import Room
-from ai4s.jobq.engine.run import Graph, TaskRun, WorkflowRun
+from ai4s.jobq.engine.graph import Graph
+from ai4s.jobq.engine.run import WorkflowRun
 from ai4s.jobq.engine.states import Stop, TaskState, WorkflowState
+from ai4s.jobq.engine.task_run import TaskRun
 from ai4s.jobq.worker.assignment import Assignment, Ending
 from ai4s.jobq.worker.slots import Slots
 from tests.model.virtual_time import EPOCH

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ai4s.jobq.engine.states import JobKind
 from ai4s.jobq.errors import CorruptRecordError, NewerVersionError
 from ai4s.jobq.ports.limits import MAX_MESSAGE_BYTES
 from ai4s.jobq.store.wire import (
@@ -20,7 +21,6 @@ from ai4s.jobq.store.wire import (
     BlobRef,
     Cause,
     CompletionMessage,
-    Kind,
     Outcome,
     PlainJob,
     Report,
@@ -61,7 +61,7 @@ TASKS = st.builds(
     row=TEXT,
     task_name=TEXT,
     attempt=NUMBER,
-    kind=st.sampled_from(Kind),
+    kind=st.sampled_from(JobKind),
     timeout_s=st.none() | NUMBER,
     kwargs=st.none() | KWARGS,
     parents=st.text("coxsfup", max_size=100),

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from ai4s.jobq.engine.run import TaskRun
 from ai4s.jobq.engine.states import Stop, TaskState
+from ai4s.jobq.engine.task_run import TaskRun
 from ai4s.jobq.ports.clock import SystemClock
 from ai4s.jobq.store.records import Header, TaskRecord
 from ai4s.jobq.store.wire import TaskMessage

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from ai4s.jobq.definition.model import Task
-from ai4s.jobq.engine.run import TaskRun
 from ai4s.jobq.engine.states import TaskState
+from ai4s.jobq.engine.task_run import TaskRun
 from ai4s.jobq.store.layout import task_row
 from ai4s.jobq.store.outputs import OutputStore
 from ai4s.jobq.store.records import output_values, task_values

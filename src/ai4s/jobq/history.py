@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from ai4s.jobq.engine.run import Graph
+from ai4s.jobq.engine.graph import Graph
 from ai4s.jobq.engine.states import TaskState, WorkflowState
 from ai4s.jobq.reading import header_of_existing
 from ai4s.jobq.store.layout import task_row

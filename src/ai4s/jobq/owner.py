@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from enum import Enum
 
-from ai4s.jobq.adapters.local.processes import boot_id, is_gone, this_process
+from ai4s.jobq.processes import boot_id, is_gone, this_process
 
 
 class Life(Enum):

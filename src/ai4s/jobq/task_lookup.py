@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ai4s.jobq.engine.run import Graph
+from ai4s.jobq.engine.graph import Graph
 from ai4s.jobq.errors import JobqError
 from ai4s.jobq.ids import near_names
 

@@ -27,7 +27,7 @@ from ai4s.jobq.engine.run import WorkflowRun
 from ai4s.jobq.errors import BlobNotFoundError, CorruptRecordError, InternalError, StaleWriteError
 from ai4s.jobq.ports.clock import Clock
 from ai4s.jobq.store.commit import MAX_OUTBOX, commit
-from ai4s.jobq.store.layout import task_number, task_row
+from ai4s.jobq.store.layout import job_number, task_number, task_row
 from ai4s.jobq.store.records import Header
 from ai4s.jobq.store.wire import BlobRef, Report
 from ai4s.jobq.store.workflows import LoadedRun, WorkflowStore
@@ -80,7 +80,7 @@ class WorkflowCycle:
             try:
                 if not await self._load_for(deliveries):
                     return None
-                decision = await self._decide([*events_of(deliveries), *events])
+                decision = await self._decide(deliveries, events)
                 if await self._store_decision(decision, deliveries):
                     return decision
             except StaleWriteError:
@@ -140,11 +140,12 @@ class WorkflowCycle:
 
     # -- decide
 
-    async def _decide(self, events: Sequence[Event]) -> Decision:
+    async def _decide(self, deliveries: Sequence[Delivery], events: Sequence[Event]) -> Decision:
         """First what happened, then what to dispatch into the room there is after it: a freed slot is filled at once."""
         assert self.loaded is not None
         run = self.loaded.run
-        decision = decide(run, events, now=self._now(), room=Room(queues={}, dispatches=0))
+        happened = [*events_of(deliveries, len(run.graph)), *events]
+        decision = decide(run, happened, now=self._now(), room=Room(queues={}, dispatches=0))
         while decision.resolves:
             answers = await self._resolve(decision)
             decision = decide(run, answers, now=self._now(), room=Room(queues={}, dispatches=0), onto=decision)
@@ -263,7 +264,8 @@ def _knows_delivery(loaded: LoadedRun, delivery: Delivery) -> bool:
 
 def _knows_report(run: WorkflowRun, report: Report) -> bool:
     try:
-        number = task_number(report.row)
+        number = job_number(report.row, len(run.graph))
     except ValueError:
         return True  # no task's row, now or ever
-    return report.life <= run.life and (number >= len(run.tasks) or report.attempt <= run.tasks[number].attempt)
+    job = run.at(number)
+    return report.life <= run.life and (job is None or report.attempt <= job.attempt)

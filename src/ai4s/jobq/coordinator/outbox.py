@@ -22,7 +22,7 @@ from ai4s.jobq.engine.states import TaskState
 from ai4s.jobq.errors import AccessDeniedError, MessageTooLargeError, NothingSentError, StorageUnavailableError
 from ai4s.jobq.ports.queue import OutgoingMessage
 from ai4s.jobq.store.commit import MAX_OUTBOX
-from ai4s.jobq.store.layout import task_number, task_queue
+from ai4s.jobq.store.layout import job_number, task_queue
 from ai4s.jobq.store.records import Header, OutboxEntry
 from ai4s.jobq.store.wire import MAX_KWARGS_BYTES, ParentState, TaskMessage, encode_task
 from ai4s.jobq.store.workflows import LoadedRun, WorkflowStore
@@ -90,7 +90,7 @@ class Outbox:
         """How many more tasks may be dispatched to each queue, by the definition's name of it."""
         names = run.graph.queue_names
         most = MAX_OUTBOX if len(names) == 1 else MAX_OF_ONE_QUEUE
-        taken = Counter(run.graph.queues[task_number(entry.row)] for entry in self.unsent)
+        taken = Counter(_queue_of(run, entry) for entry in self.unsent)
         for queue in [queue for queue in self._troubles if not taken[queue] and not self._is_in_trouble(queue, now)]:
             del self._troubles[queue]  # nothing is left to try again
         return {queue: 0 if self._is_in_trouble(queue, now) else max(most - taken[queue], 0) for queue in names}
@@ -139,7 +139,7 @@ class Outbox:
     def _by_queue(self, loaded: LoadedRun) -> dict[str, list[OutboxEntry]]:
         groups: defaultdict[str, list[OutboxEntry]] = defaultdict(list)
         for entry in self.unsent:
-            groups[loaded.run.graph.queues[task_number(entry.row)]].append(entry)
+            groups[_queue_of(loaded.run, entry)].append(entry)
         return groups
 
     def _note_trouble(self, queue: str, exc: Exception, now: float, workflow_id: str) -> None:
@@ -164,16 +164,20 @@ class Outbox:
 
 
 def _is_wanted(run: WorkflowRun, entry: OutboxEntry) -> bool:
-    task = run.tasks[task_number(entry.row)]
-    return task.state is TaskState.READY and task.attempt == entry.attempt
+    job = run.at(job_number(entry.row, len(run.graph)))
+    return job is not None and job.state is TaskState.READY and job.attempt == entry.attempt
+
+
+def _queue_of(run: WorkflowRun, entry: OutboxEntry) -> str:
+    return run.graph.queue(job_number(entry.row, len(run.graph)))
 
 
 def task_message(store: str, loaded: LoadedRun, entry: OutboxEntry) -> TaskMessage:
     """The message that carries one attempt of a task to a worker."""
-    number = task_number(entry.row)
-    definition = loaded.run.graph.definition
-    task = definition.tasks[number]
-    kwargs = dict(task.kwargs)
+    graph = loaded.run.graph
+    number = job_number(entry.row, len(graph))
+    work = graph.work(number)
+    kwargs = dict(work.kwargs)
     fits = len(json.dumps(kwargs, separators=(",", ":"))) <= MAX_KWARGS_BYTES
     return TaskMessage(
         store=store,
@@ -181,17 +185,18 @@ def task_message(store: str, loaded: LoadedRun, entry: OutboxEntry) -> TaskMessa
         run=loaded.header.run,
         life=loaded.run.life,
         row=entry.row,
-        task_name=task.name,
+        task_name=graph.name(number),
         attempt=entry.attempt,
-        timeout_s=definition.timeout_of(task),
+        kind=graph.kind(number),
+        timeout_s=graph.definition.timeout_of(work),
         kwargs=kwargs if fits else None,
         parents=parent_letters(loaded.run, number),
     )
 
 
 def parent_letters(run: WorkflowRun, number: int) -> str:
-    """The states of a task's parents as a task message carries them."""
-    return "".join(_letter(run, parent) for parent in run.graph.parents[number])
+    """The states of a job's parents as a task message carries them; an undo job has one, the task it undoes."""
+    return "".join(_letter(run, parent) for parent in run.graph.inputs(number))
 
 
 def _letter(run: WorkflowRun, number: int) -> str:
@@ -202,10 +207,10 @@ def _letter(run: WorkflowRun, number: int) -> str:
 
 
 def _refused(loaded: LoadedRun, entry: OutboxEntry, exc: Exception) -> TaskFailed:
-    queue = loaded.run.graph.queues[task_number(entry.row)]
+    queue = _queue_of(loaded.run, entry)
     return TaskFailed(
         run=loaded.header.run,
-        number=task_number(entry.row),
+        number=job_number(entry.row, len(loaded.run.graph)),
         life=loaded.run.life,
         attempt=entry.attempt,
         cause=Cause.DISPATCH,

@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from ai4s.jobq.engine.events import Cause, TaskFailed
-from ai4s.jobq.engine.run import TaskRun, WorkflowRun
-from ai4s.jobq.engine.states import Stop, TaskState
-from ai4s.jobq.store.layout import task_row
+from ai4s.jobq.engine.run import WorkflowRun
+from ai4s.jobq.engine.states import TaskState
+from ai4s.jobq.engine.task_run import TaskRun
+from ai4s.jobq.store.layout import job_row
 from ai4s.jobq.store.workers import LIVE_S, SeenWorker
 
 _HELD = frozenset({TaskState.READY, TaskState.RUNNING})
@@ -113,19 +114,18 @@ def lost_tasks(
     return [
         _lost(run, task, "its message vanished from the queue")
         for task in _held(run)
-        if run.graph.queues[task.number] in emptied
+        if run.graph.queue(task.number) in emptied
         and task.ready_at is not None
-        and task.ready_at < emptied[run.graph.queues[task.number]]
-        and key_of(workflow_id, task) not in claims
-        and task_row(task.number) not in unsent
+        and task.ready_at < emptied[run.graph.queue(task.number)]
+        and key_of(workflow_id, run, task) not in claims
+        and job_row(task.number, len(run.graph)) not in unsent
     ]
 
 
 def unclaimed(workflow_id: str, run: WorkflowRun, claims: frozenset[str]) -> list[str]:
     """Keys of the running tasks of a halted run that no live worker has in hand."""
-    if run.stop is not Stop.HALT:
-        return []
-    keys = (key_of(workflow_id, task) for task in _held(run) if task.state is TaskState.RUNNING)
+    stopped = (task for task in _held(run) if run.stop.ends(run.graph.kind(task.number)))
+    keys = (key_of(workflow_id, run, task) for task in stopped if task.state is TaskState.RUNNING)
     return [key for key in keys if key not in claims]
 
 
@@ -136,17 +136,17 @@ def abandoned_tasks(
     return [
         _lost(run, task, "no live worker has it")
         for task in _held(run)
-        if since.for_at_least(key_of(workflow_id, task), after_s, now)
+        if since.for_at_least(key_of(workflow_id, run, task), after_s, now)
     ]
 
 
-def key_of(workflow_id: str, task: TaskRun) -> str:
-    """The task as worker records name it."""
-    return f"{workflow_id}/{task_row(task.number)}"
+def key_of(workflow_id: str, run: WorkflowRun, task: TaskRun) -> str:
+    """The job as worker records name it."""
+    return f"{workflow_id}/{job_row(task.number, len(run.graph))}"
 
 
 def _held(run: WorkflowRun) -> list[TaskRun]:
-    return [task for task in run.tasks if task.state in _HELD] if run.active else []
+    return [task for task in (*run.tasks, *run.jobs.values()) if task.state in _HELD] if run.active else []
 
 
 def _lost(run: WorkflowRun, task: TaskRun, why: str) -> TaskFailed:

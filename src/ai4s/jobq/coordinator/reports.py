@@ -9,7 +9,7 @@ from typing import assert_never
 
 from ai4s.jobq.engine.events import Cause, Event, TaskFailed, TaskStarted, TaskSucceeded
 from ai4s.jobq.ports.queue import Message
-from ai4s.jobq.store.layout import task_number
+from ai4s.jobq.store.layout import job_number
 from ai4s.jobq.store.wire import CompletionMessage, Outcome, Report
 
 
@@ -23,20 +23,20 @@ class Delivery:
     renewed_at: float
 
 
-def events_of(deliveries: Iterable[Delivery]) -> list[Event]:
-    """The events that these deliveries report, in order. Reports about rows that are no task's are left out."""
+def events_of(deliveries: Iterable[Delivery], tasks: int) -> list[Event]:
+    """The events that these deliveries report to a run of so many tasks, in order. Rows that are no job's are left out."""
     return [
         event
         for delivery in deliveries
         for report in delivery.completion.reports
-        if (event := event_of(delivery.completion.run, report)) is not None
+        if (event := event_of(delivery.completion.run, report, tasks)) is not None
     ]
 
 
-def event_of(run: str, report: Report) -> Event | None:
-    """One report as an event, or None when its row is no task's."""
+def event_of(run: str, report: Report, tasks: int) -> Event | None:
+    """One report as an event, or None when its row is no job's."""
     try:
-        number = task_number(report.row)
+        number = job_number(report.row, tasks)
     except ValueError:
         return None
     who = {

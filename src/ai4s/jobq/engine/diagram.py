@@ -1,6 +1,6 @@
 """The transition tables as Mermaid state diagrams, so that the ones in the documentation cannot lag behind the code.
 
-Nothing here knows a state or a step by name; what can be drawn is what the tables say.
+What can be drawn is what the tables say.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ def task_diagram() -> str:
 def workflow_diagram() -> str:
     """What can happen to a workflow, as Mermaid text without a final newline."""
     edges = {
-        (str(old), str(new)): "retry" if old.is_terminal else ""
+        (str(old), str(new)): "retry"
+        if old.is_terminal and not new.is_terminal and new is not WorkflowState.COMPENSATING
+        else ""
         for old, following in WORKFLOW_TRANSITIONS.items()
         for new in WorkflowState
         if new in following

@@ -30,6 +30,8 @@ def judge(policy: DepPolicy | int, *, parents: int, completed: int, skipped: int
     satisfied = completed + skipped
     if parents == 0:
         return Verdict.RUN
+    if policy is DepPolicy.ALWAYS or policy is DepPolicy.ON_FAILURE:
+        return _judge_cleanup(policy, ended=satisfied + failed == parents, failed=failed)
     if skipped == parents:
         return Verdict.SKIP
     needed = _needed(policy, parents)
@@ -41,6 +43,13 @@ def judge(policy: DepPolicy | int, *, parents: int, completed: int, skipped: int
     if satisfied >= needed and (completed or all_ended):
         return Verdict.RUN
     return Verdict.WAIT
+
+
+def _judge_cleanup(policy: DepPolicy, *, ended: bool, failed: int) -> Verdict:
+    """Clean-up waits for all parents to end, however; a failure handler then runs only if one of them ended badly."""
+    if not ended:
+        return Verdict.WAIT
+    return Verdict.RUN if policy is DepPolicy.ALWAYS or failed else Verdict.SKIP
 
 
 def _needed(policy: DepPolicy | int, parents: int) -> int:

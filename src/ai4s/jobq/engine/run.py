@@ -1,100 +1,34 @@
-"""The state of one run in memory: its graph, its tasks, and the counts that make every event cheap.
+"""The state of one run in memory: its graph, its jobs, and the counts that make every event cheap.
 
 ``WorkflowRun`` is changed in place, and only from inside ``engine``: rebuilding it per event would cost as much as the
-workflow is large. Each change of a task's state goes through ``move``, which keeps all counts right and remembers which
+workflow is large. Each change of a job's state goes through ``move``, which keeps all counts right and remembers which
 dependents have to be looked at; nothing ever walks over all tasks but ``rederive``, which runs once after loading and at
-a cancel or retry.
+a stop or retry, and the look at how a settled run ended.
+
+Undo jobs and hooks are in ``jobs``; they count as active, but not among the tasks.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from datetime import datetime
-from functools import cached_property
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
 
-from ai4s.jobq.definition.expressions import Condition
-from ai4s.jobq.definition.expressions import parse as parse_condition
-from ai4s.jobq.definition.model import ResultPolicy, WorkflowDefinition
-from ai4s.jobq.engine.events import Cause
+from ai4s.jobq.definition.model import WorkflowDefinition
+from ai4s.jobq.engine.compensation import Compensation
+from ai4s.jobq.engine.graph import Graph
 from ai4s.jobq.engine.policy import Verdict, judge
-from ai4s.jobq.engine.states import SATISFIED, Step, Stop, TaskState, WorkflowState, after
-
-
-class Graph:
-    """The shape of a definition as task numbers."""
-
-    def __init__(self, definition: WorkflowDefinition) -> None:
-        self.definition = definition
-        numbers = {task.name: number for number, task in enumerate(definition.tasks)}
-        self.parents: list[tuple[int, ...]] = [
-            tuple(numbers[name] for name in task.depends_on) for task in definition.tasks
-        ]
-        self.children: list[list[int]] = [[] for _ in definition.tasks]
-        for number, parents in enumerate(self.parents):
-            for parent in parents:
-                self.children[parent].append(number)
-        self.queues: list[str] = [definition.queue_of(task) for task in definition.tasks]
-        self.queue_names: list[str] = sorted(set(self.queues))
-        self.numbers = numbers
-
-    @cached_property
-    def conditions(self) -> dict[int, Condition]:
-        """The parsed conditions by task number."""
-        return {
-            number: parse_condition(task.condition, parents=task.depends_on)
-            for number, task in enumerate(self.definition.tasks)
-            if task.condition is not None
-        }
-
-
-@dataclass(slots=True)
-class TaskRun:
-    """One task of a run.
-
-    ``state`` is what everybody sees; ``stored`` is what its row says in this life, or None when it has none. They differ
-    only where the state is derived. ``attempt`` is 0 before the first dispatch and never goes back, not even by a
-    retry; ``charged`` counts the attempts charged to ``num_retries`` and ``losses`` those charged to the loss budget,
-    in this life. ``execution`` is the start of the current attempt that was reported last.
-    """
-
-    number: int
-    state: TaskState = TaskState.PENDING
-    stored: TaskState | None = None
-    attempt: int = 0
-    charged: int = 0
-    losses: int = 0
-    execution: str = ""
-    worker: str = ""
-    ready_at: datetime | None = None
-    started_at: datetime | None = None
-    ended_at: datetime | None = None
-    exit_code: int | None = None
-    cause: Cause | None = None
-    condition: bool | None = None
-    has_output: bool = False
-    eligible: bool = False  # policy and condition are met; waits for room
-    completed_parents: int = 0
-    skipped_parents: int = 0
-    bad_parents: int = 0
-
-    def forget(self) -> None:
-        """What a retry makes of a task that it does not keep: as new, but for the attempt number."""
-        self.stored = None
-        self.charged = self.losses = 0
-        self.execution = self.worker = ""
-        self.ready_at = self.started_at = self.ended_at = None
-        self.exit_code = self.cause = self.condition = None
-        self.has_output = False
+from ai4s.jobq.engine.states import SATISFIED, JobKind, Step, Stop, TaskState, Waiting, WorkflowState, after
+from ai4s.jobq.engine.task_run import TaskRun
 
 
 class WorkflowRun:
     """One life of one submission of a workflow.
 
-    ``tasks`` come with ``stored``, ``attempt`` and the rest as their rows say (see ``store.records``); after construction
-    every derived state and count is right.
+    ``tasks`` are the jobs that have rows, with ``stored``, ``life``, ``attempt`` and the rest as their rows say (see
+    ``store.records``); rows of an earlier life that a retry does not keep are forgotten here. After construction every
+    derived state and count is right. ``signals`` are the first of each name, as output tokens.
     """
 
     def __init__(
@@ -107,6 +41,11 @@ class WorkflowRun:
         stop: Stop = Stop.NONE,
         stopped_at: datetime | None = None,
         ended_at: datetime | None = None,
+        paused: bool = False,
+        abandoned: bool = False,
+        deadline: datetime | None = None,
+        failure: str = "",
+        signals: Mapping[str, object | None] | None = None,
         tasks: Iterable[TaskRun] = (),
     ) -> None:
         self.graph = graph
@@ -116,9 +55,20 @@ class WorkflowRun:
         self.stop = stop
         self.stopped_at = stopped_at
         self.ended_at = ended_at
-        self.tasks: list[TaskRun] = [TaskRun(number) for number in range(len(graph.parents))]
+        self.paused = paused
+        self.abandoned = abandoned  # undoing was given up
+        self.deadline = deadline
+        self.failure = failure  # why the whole run counts as failed, beside its tasks
+        self.handled = 0  # failures that count for nothing because they were handled; known at the end
+        self.signals: Mapping[str, object | None] = signals or {}
+        self.tasks: list[TaskRun] = [TaskRun(number) for number in range(len(graph))]
+        self.jobs: dict[int, TaskRun] = {}
         for task in tasks:
-            self.tasks[task.number] = task
+            if task.number < len(graph):
+                self.tasks[task.number] = task
+            else:
+                self.jobs[task.number] = task
+        self._forget_earlier_lives()
         self.rederive()
 
     # -- questions
@@ -130,8 +80,8 @@ class WorkflowRun:
 
     @property
     def active(self) -> int:
-        """Tasks dispatched or running."""
-        return self._counts[TaskState.READY] + self._counts[TaskState.RUNNING]
+        """Jobs dispatched or running, undo jobs and hooks included."""
+        return self._active
 
     @property
     def ghosts(self) -> int:
@@ -143,12 +93,16 @@ class WorkflowRun:
         """Tasks in no terminal state."""
         return len(self.tasks) - self._terminal
 
+    def at(self, number: int) -> TaskRun | None:
+        """The job of this number, or None when it has not come into being."""
+        return self.tasks[number] if 0 <= number < len(self.tasks) else self.jobs.get(number)
+
     def ready_counts(self) -> dict[str, int]:
-        """Tasks in state ready, per queue."""
+        """Jobs in state ready, per queue."""
         return {queue: count for queue, count in self._ready.items() if count}
 
     def eligible_counts(self) -> dict[str, int]:
-        """Tasks that only wait for room, per queue."""
+        """Jobs that only wait for room, per queue."""
         return {queue: len(heap) for queue, heap in self._eligible.items() if heap}
 
     def parent_states(self, number: int) -> list[TaskState]:
@@ -166,10 +120,17 @@ class WorkflowRun:
             seen.add(number)
         return number if self.tasks[number].state.is_bad else None
 
+    def is_undone(self, number: int) -> bool:
+        """Whether a completed task's undo job has begun since it completed."""
+        undo = self.jobs.get(self.graph.undo_of(number))
+        return (
+            undo is not None and undo.attempt > 0 and undo.stored is not None and undo.life >= self.tasks[number].life
+        )
+
     # -- changes (engine only)
 
     def move(self, task: TaskRun, step: Step, *, store: bool = True) -> None:
-        """Take one step: the task's state, all counts, and the list of dependents to look at follow.
+        """Take one step: the job's state, all counts, and the list of dependents to look at follow.
 
         ``store`` False leaves ``stored`` alone: the new state is a derived one. Raises ``InvalidTransitionError``.
         """
@@ -180,22 +141,30 @@ class WorkflowRun:
         task.state = new
         self._count(task, new, +1)
         if store:
-            task.stored = new
+            task.stored, task.life = new, self.life
         if self._is_ghost(task):
             self._ghosts += 1
-        if new.is_terminal and not old.is_terminal:
+        if task.number >= len(self.tasks):
+            return
+        if old.is_terminal and self.stop is not Stop.HALT:
+            self.rederive()  # a ghost came to life: its dependents had counted it as ended
+        elif new.is_terminal and not old.is_terminal:
             self._settled.append(task.number)
 
-    def propagate(self) -> None:
-        """Look at the dependents of all tasks that ended, until nothing changes."""
+    def propagate(self) -> list[TaskRun]:
+        """Look at the dependents of all tasks that ended, until nothing changes; the tasks that failed for good."""
+        failed: list[TaskRun] = []
         while self._settled:
             ended = self.tasks[self._settled.pop()]
-            if self.stop is not Stop.NONE:
+            if ended.state is TaskState.FAILED:
+                failed.append(ended)
+            if self.stop is Stop.HALT:
                 continue  # whatever had not started is cancelled
             for number in self.graph.children[ended.number]:
                 child = self.tasks[number]
                 self._count_parent(child, ended.state)
                 self.consider(child)
+        return failed
 
     def consider(self, task: TaskRun) -> None:
         """Let the parents decide about a task that has not been decided yet."""
@@ -205,7 +174,7 @@ class WorkflowRun:
             case Verdict.RUN if task.number in self.graph.conditions and task.condition is None:
                 self.unresolved[task.number] = None
             case Verdict.RUN:
-                self.make_eligible(task)
+                self.decided(task)
             case Verdict.SKIP:
                 self.move(task, Step.PARENTS_SKIPPED, store=False)
             case Verdict.FAIL:
@@ -213,49 +182,88 @@ class WorkflowRun:
             case Verdict.WAIT:
                 pass
 
+    def decided(self, task: TaskRun) -> None:
+        """Parents and condition let the task run: it waits for what its row or definition says, or only for room."""
+        spec = self.graph.definition.tasks[task.number]
+        if task.waiting is not None:
+            self.keep_waiting(task)
+        elif spec.delay_s or spec.not_before is not None or spec.wait_for is not None:
+            self.unarranged[task.number] = None
+        else:
+            self.make_eligible(task)
+
+    def keep_waiting(self, task: TaskRun) -> None:
+        """Note what a waiting task waits for, so that the timer or the signal finds it."""
+        if task.wait_until is not None:
+            heapq.heappush(self.timers, (task.wait_until, task.number))
+        if task.waiting is Waiting.SIGNAL:
+            wait_for = self.graph.definition.tasks[task.number].wait_for
+            if wait_for is not None:
+                self.awaiting.setdefault(wait_for.signal, {})[task.number] = None
+
     def make_eligible(self, task: TaskRun) -> None:
-        """The task now only waits for room on its queue."""
+        """The job now only waits for room on its queue."""
         task.eligible = True
-        heapq.heappush(self._eligible.setdefault(self.graph.queues[task.number], []), task.number)
+        heapq.heappush(self._eligible.setdefault(self.graph.queue(task.number), []), self._rank(task.number))
 
     def next_eligible(self, queues: Sequence[str]) -> TaskRun | None:
-        """Take the first task in line on any of these queues."""
+        """Take the first job in line on any of these queues."""
         heads = [(self._eligible[queue][0], queue) for queue in queues if self._eligible.get(queue)]
         if not heads:
             return None
-        task = self.tasks[heapq.heappop(self._eligible[min(heads)[1]])]
+        task = self.at(heapq.heappop(self._eligible[min(heads)[1]])[-1])
+        assert task is not None
         task.eligible = False
         return task
 
+    def add_job(self, number: int) -> TaskRun:
+        """Bring an undo job or a hook into being, or take it up again."""
+        if number not in self.jobs:
+            self.jobs[number] = TaskRun(number, life=self.life)
+        return self.jobs[number]
+
     def halt(self, now: datetime) -> None:
         """Stop everything: what has not started is cancelled."""
-        self.stop = Stop.HALT
-        self.stopped_at = now
+        self.stop_forward(Stop.HALT, now)
         self.state = WorkflowState.CANCELLED
+        self.paused = False
+
+    def stop_forward(self, stop: Stop, now: datetime, failure: str = "") -> None:
+        """Stop what ``stop`` bars."""
+        self.stop, self.stopped_at = stop, now
+        self.failure = self.failure or failure
         self.rederive()
 
-    def begin_next_life(self) -> None:
+    def begin_next_life(self, now: datetime) -> None:
         """Keep what completed and forget the rest, for a retry."""
         self.life += 1
         self.stop = Stop.NONE
         self.stopped_at = self.ended_at = None
+        self.paused = self.abandoned = False
+        self.failure = ""
         self.state = WorkflowState.RUNNING
-        for task in self.tasks:
-            if task.stored is not TaskState.COMPLETED:
-                task.forget()
+        self.handled = 0
+        self.deadline = deadline_of(self.graph.definition, now)
+        self._forget_earlier_lives()
         self.rederive()
 
     def rederive(self) -> None:
         """Compute every derived state and count anew from what is stored. Costs as much as the workflow is large."""
         self._counts: Counter[TaskState] = Counter()
         self._ready: Counter[str] = Counter()
-        self._eligible: dict[str, list[int]] = {}
+        self._eligible: dict[str, list[tuple[int, ...]]] = {}
         self.unresolved: dict[int, None] = {}  # tasks whose condition waits for outputs; a set that keeps its order
+        self.unarranged: dict[int, None] = {}  # tasks whose waiting has to be arranged when the time is known
+        self.timers: list[tuple[datetime, int]] = []
+        self.awaiting: dict[str, dict[int, None]] = {}
+        self.compensation: Compensation | None = None
         self._settled: list[int] = []
-        self._terminal = self._ghosts = self._bad = self._bad_sinks = 0
+        self._terminal = self._ghosts = self._active = 0
         for task in self.tasks:
             self._reset(task)
-        if self.stop is not Stop.NONE:
+        for job in self.jobs.values():
+            self._reset(job)
+        if self.stop is Stop.HALT:
             return
         for task in self.tasks:
             if task.state.is_terminal:
@@ -265,39 +273,48 @@ class WorkflowRun:
             self.consider(task)
         self.propagate()
 
-    def outcome(self) -> WorkflowState:
-        """How a run whose tasks have all ended ended."""
-        if self.graph.definition.result_policy is ResultPolicy.ALL_TASKS_SUCCEED:
-            failed = self._bad > 0
-        else:
-            failed = self._bad_sinks > 0 or self._bad == len(self.tasks)
-        return WorkflowState.FAILED if failed else WorkflowState.COMPLETED
-
     # -- inside
+
+    def _forget_earlier_lives(self) -> None:
+        """Forget what earlier lives left, but forward tasks that completed and were not undone."""
+        undone = [task for task in self.tasks if task.life < self.life and self.is_undone(task.number)]
+        for task in self.tasks:
+            if task.life < self.life:
+                kept = task.stored is TaskState.COMPLETED and self.graph.kind(task.number) is JobKind.FORWARD
+                if not kept:
+                    task.forget()
+        for task in undone:
+            task.forget()
+        for job in self.jobs.values():
+            if job.life < self.life:
+                job.forget()
 
     def _reset(self, task: TaskRun) -> None:
         task.eligible = False
         task.completed_parents = task.skipped_parents = task.bad_parents = 0
         task.state = task.stored or TaskState.PENDING
-        if self.stop is not Stop.NONE and task.state in (TaskState.PENDING, TaskState.READY):
+        barred = self.stop.bars(self.graph.kind(task.number))
+        if barred and task.state in (TaskState.PENDING, TaskState.READY):
             task.state = TaskState.CANCELLED
         if self._is_ghost(task):
             self._ghosts += 1
         self._count(task, task.state, +1)
+        given_up = self.abandoned and self.graph.kind(task.number) is JobKind.UNDO
+        if task.number >= len(self.tasks) and task.stored is TaskState.PENDING and not given_up:
+            self.make_eligible(task)
 
     def _is_ghost(self, task: TaskRun) -> bool:
         return task.state is TaskState.CANCELLED and task.stored is TaskState.READY
 
     def _count(self, task: TaskRun, state: TaskState, change: int) -> None:
-        self._counts[state] += change
+        if state in _ACTIVE:
+            self._active += change
         if state is TaskState.READY:
-            self._ready[self.graph.queues[task.number]] += change
-        if state.is_terminal:
-            self._terminal += change
-        if state.is_bad:
-            self._bad += change
-            if not self.graph.children[task.number]:
-                self._bad_sinks += change
+            self._ready[self.graph.queue(task.number)] += change
+        if task.number < len(self.tasks):
+            self._counts[state] += change
+            if state.is_terminal:
+                self._terminal += change
 
     def _count_parent(self, child: TaskRun, state: TaskState) -> None:
         if state is TaskState.SKIPPED:
@@ -307,6 +324,12 @@ class WorkflowRun:
         else:
             child.bad_parents += 1
 
+    def _rank(self, number: int) -> tuple[int, ...]:
+        """A job's place in line: undo jobs first, then by priority, then in file order."""
+        if number >= len(self.tasks):
+            return (0, 0, number)
+        return (1, -self.graph.definition.tasks[number].priority, number)
+
     def _verdict(self, task: TaskRun) -> Verdict:
         return judge(
             self.graph.definition.tasks[task.number].dep_policy,
@@ -315,3 +338,14 @@ class WorkflowRun:
             skipped=task.skipped_parents,
             failed=task.bad_parents,
         )
+
+
+def deadline_of(definition: WorkflowDefinition, now: datetime) -> datetime | None:
+    """When the time of a life that begins now is up, or None when it has no limit."""
+    limits = [] if definition.deadline is None else [definition.deadline]
+    if definition.timeout_s is not None:
+        limits.append(now + timedelta(seconds=definition.timeout_s))
+    return min(limits, default=None)
+
+
+_ACTIVE = frozenset({TaskState.READY, TaskState.RUNNING})

@@ -43,22 +43,63 @@ class WorkflowState(StrEnum):
 
     PENDING = "pending"
     RUNNING = "running"
+    PAUSED = "paused"
     COMPLETED = "completed"
     FAILED = "failed"
     CANCELLED = "cancelled"
+    COMPENSATING = "compensating"
+    COMPENSATED = "compensated"
+    COMPENSATION_FAILED = "compensation_failed"
 
     @property
     def is_terminal(self) -> bool:
-        return self in (WorkflowState.COMPLETED, WorkflowState.FAILED, WorkflowState.CANCELLED)
+        return self not in (
+            WorkflowState.PENDING,
+            WorkflowState.RUNNING,
+            WorkflowState.PAUSED,
+            WorkflowState.COMPENSATING,
+        )
 
 
 class Stop(StrEnum):
-    """What has been told to stop. ``halt``: nothing starts, running tasks are ended by their workers.
-    ``drop``: nothing starts, running tasks may finish."""
+    """What has been told to stop.
+
+    ``drop``: no forward task starts, running ones may finish, clean-up runs. ``kill``: the same, and running forward tasks
+    are ended. ``halt``: nothing starts but undo jobs and hooks, running tasks are ended.
+    """
 
     NONE = "none"
     DROP = "drop"
+    KILL = "kill"
     HALT = "halt"
+
+    def ends(self, kind: JobKind) -> bool:
+        """Whether a running job of this kind is ended."""
+        return (self is Stop.HALT and kind in TASK_KINDS) or (self is Stop.KILL and kind is JobKind.FORWARD)
+
+    def bars(self, kind: JobKind) -> bool:
+        """Whether a job of this kind must not start."""
+        return (self is Stop.HALT and kind in TASK_KINDS) or (self is not Stop.NONE and kind is JobKind.FORWARD)
+
+
+class JobKind(StrEnum):
+    """What sort of work a job is; decides what stops it. The first two are tasks of the definition."""
+
+    FORWARD = "forward"
+    CLEANUP = "cleanup"  # dep_policy always and on_failure
+    UNDO = "undo"
+    HOOK = "hook"
+
+
+TASK_KINDS = frozenset({JobKind.FORWARD, JobKind.CLEANUP})
+
+
+class Waiting(StrEnum):
+    """What a task whose parents have decided still waits for."""
+
+    DELAY = "delay"  # delay_s or not_before
+    SIGNAL = "signal"
+    BACKOFF = "backoff"
 
 
 class Step(StrEnum):
@@ -71,6 +112,8 @@ class Step(StrEnum):
     FAILED = "failed for good"
     STOPPED = "stopped"
     CONDITION_FALSE = "condition false"
+    SIGNALLED = "signal received"
+    SIGNAL_MISSED = "no signal in time, skipped"
     PARENTS_SKIPPED = "all parents skipped"
     PARENTS_FAILED = "parents failed"
 
@@ -97,9 +140,11 @@ TASK_TRANSITIONS: dict[TaskState, dict[Step, TaskState]] = {
     TaskState.PENDING: {
         Step.DISPATCHED: TaskState.READY,
         Step.CONDITION_FALSE: TaskState.SKIPPED,
+        Step.SIGNALLED: TaskState.COMPLETED,
+        Step.SIGNAL_MISSED: TaskState.SKIPPED,
         Step.PARENTS_SKIPPED: TaskState.SKIPPED,
         Step.PARENTS_FAILED: TaskState.UPSTREAM_FAILED,
-        Step.FAILED: TaskState.FAILED,  # its condition cannot be evaluated
+        Step.FAILED: TaskState.FAILED,  # its condition cannot be evaluated, or its signal did not come
         Step.STOPPED: TaskState.CANCELLED,
     },
     TaskState.READY: {
@@ -122,12 +167,18 @@ TASK_TRANSITIONS: dict[TaskState, dict[Step, TaskState]] = {
     },
 }
 
+_ENDS = frozenset({WorkflowState.COMPLETED, WorkflowState.FAILED, WorkflowState.CANCELLED, WorkflowState.COMPENSATING})
+
 WORKFLOW_TRANSITIONS: dict[WorkflowState, frozenset[WorkflowState]] = {
-    WorkflowState.PENDING: frozenset({WorkflowState.RUNNING, WorkflowState.CANCELLED}),
-    WorkflowState.RUNNING: frozenset({WorkflowState.COMPLETED, WorkflowState.FAILED, WorkflowState.CANCELLED}),
+    WorkflowState.PENDING: frozenset({WorkflowState.RUNNING, WorkflowState.PAUSED, WorkflowState.CANCELLED}),
+    WorkflowState.RUNNING: frozenset({WorkflowState.PAUSED, *_ENDS}),
+    WorkflowState.PAUSED: frozenset({WorkflowState.RUNNING, *_ENDS}),
     WorkflowState.COMPLETED: frozenset({WorkflowState.RUNNING}),  # only by retry
     WorkflowState.FAILED: frozenset({WorkflowState.RUNNING}),  # only by retry
-    WorkflowState.CANCELLED: frozenset({WorkflowState.RUNNING}),  # only by retry
+    WorkflowState.CANCELLED: frozenset({WorkflowState.COMPENSATING, WorkflowState.RUNNING}),  # RUNNING: only by retry
+    WorkflowState.COMPENSATING: frozenset({WorkflowState.COMPENSATED, WorkflowState.COMPENSATION_FAILED}),
+    WorkflowState.COMPENSATED: frozenset({WorkflowState.RUNNING}),  # only by retry
+    WorkflowState.COMPENSATION_FAILED: frozenset({WorkflowState.RUNNING}),  # only by retry
 }
 
 

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from ai4s.jobq.engine.run import TaskRun, WorkflowRun
+from ai4s.jobq.engine.run import WorkflowRun
 from ai4s.jobq.engine.states import TaskState
+from ai4s.jobq.engine.task_run import TaskRun
 from ai4s.jobq.errors import AccessDeniedError, CorruptRecordError, StorageUnavailableError
 from ai4s.jobq.ports.clock import Clock
 from ai4s.jobq.reading import load_existing, task_records

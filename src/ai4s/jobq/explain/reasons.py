@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from ai4s.jobq.advice import worker_command, workflow_command
 from ai4s.jobq.durations import span
-from ai4s.jobq.engine.run import TaskRun
 from ai4s.jobq.engine.states import Stop, TaskState, WorkflowState
+from ai4s.jobq.engine.task_run import TaskRun
 from ai4s.jobq.explain.evidence import Evidence, QueueEvidence
 from ai4s.jobq.explain.explanation import Reason
 from ai4s.jobq.owner import Life as OwnerLife

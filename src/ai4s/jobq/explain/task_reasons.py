@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from ai4s.jobq.advice import workflow_command
-from ai4s.jobq.engine.run import TaskRun
 from ai4s.jobq.engine.states import Stop, TaskState
+from ai4s.jobq.engine.task_run import TaskRun
 from ai4s.jobq.explain.evidence import Evidence
 from ai4s.jobq.explain.explanation import Reason
 from ai4s.jobq.explain.reasons import (

@@ -19,7 +19,7 @@ from ai4s.jobq.errors import InternalError, StaleWriteError
 from ai4s.jobq.ids import new_nonce
 from ai4s.jobq.ports.limits import entity_bytes
 from ai4s.jobq.ports.table import ETag, Merge, Replace, Table, Value
-from ai4s.jobq.store.layout import HEADER, task_row
+from ai4s.jobq.store.layout import HEADER, job_row
 from ai4s.jobq.store.records import (
     Header,
     OutboxEntry,
@@ -59,7 +59,8 @@ async def commit(
     )
     waiting = list(outbox)
     parts = transactions(_rows(loaded.run, decision, rev=loaded.header.rev), reserve_bytes=HEADER_BYTES) or [[]]
-    dispatched = {task_row(dispatch.number): dispatch.attempt for dispatch in decision.dispatches}
+    size = len(loaded.run.graph)
+    dispatched = {job_row(dispatch.number, size): dispatch.attempt for dispatch in decision.dispatches}
     for index, rows in enumerate(parts):
         waiting += [OutboxEntry(row.row, dispatched[row.row], owner) for row in rows if row.row in dispatched]
         header = replace(final, rev=loaded.header.rev + 1, commit=new_nonce(), outbox=tuple(waiting))
@@ -99,6 +100,11 @@ def header_of(run: WorkflowRun, before: Header, *, now: datetime) -> Header:
         updated_at=now,
         stopped_at=run.stopped_at,
         ended_at=run.ended_at,
+        paused=run.paused,
+        abandoned=run.abandoned,
+        deadline=run.deadline,
+        failure=run.failure,
+        handled=run.handled,
         counts=run.counts,
         queues={queue: (eligible.get(queue, 0), ready.get(queue, 0)) for queue in _busiest({*ready, *eligible}, run)},
     )
@@ -117,16 +123,19 @@ def _rows(run: WorkflowRun, decision: Decision, *, rev: int) -> list[Merge]:
     history: dict[int, dict[str, Value]] = {}
     for record in decision.attempts:
         history.setdefault(record.number, {}).update(attempt_values(record))
-    numbers = sorted(decision.rows, key=lambda number: (_ORDER.get(run.tasks[number].state, 0), number))
+    numbers = sorted(decision.rows, key=lambda number: (_is_ready(run, number), number))
     return [_row(run, decision, number, history.get(number, {}), rev=rev + 1) for number in numbers]
 
 
-_ORDER = {TaskState.READY: 1}  # everything else first
+def _is_ready(run: WorkflowRun, number: int) -> bool:
+    job = run.at(number)
+    return job is not None and job.state is TaskState.READY
 
 
 def _row(run: WorkflowRun, decision: Decision, number: int, history: dict[str, Value], *, rev: int) -> Merge:
-    task = run.graph.definition.tasks[number]
-    values = task_values(run.tasks[number], name=task.name, queue=run.graph.queues[number], life=run.life, rev=rev)
+    job = run.at(number)
+    assert job is not None
+    values = task_values(job, name=run.graph.name(number), queue=run.graph.queue(number), life=run.life, rev=rev)
     values.update(history)
     if number in decision.outputs:
         output = decision.outputs[number]
@@ -134,4 +143,4 @@ def _row(run: WorkflowRun, decision: Decision, number: int, history: dict[str, V
         values.update(output_values(output))
     if number in decision.errors:
         values.update(error_values(decision.errors[number]))
-    return Merge(task_row(number), values)
+    return Merge(job_row(number, len(run.graph)), values)

@@ -25,6 +25,7 @@ LOCAL_ACCOUNT = "local"
 
 FIRST_TASK_ROW = "t"
 BEFORE_TASK_ROWS_END = "u"
+BEFORE_JOB_ROWS_END = "v"  # undo jobs come right after the tasks
 
 _FAR_MS = 253402300799999  # 9999-12-31: subtracted from, so that later times sort first
 
@@ -78,6 +79,51 @@ def task_number(row: str) -> int:
     if row[:1] != "t" or not (row[1:].isascii() and row[1:].isdigit()):
         raise ValueError(f"{row!r} is no task row")
     return int(row[1:])
+
+
+def job_row(number: int, tasks: int) -> str:
+    """Row key of a job of a run with so many tasks: ``t000123`` a task, ``u000123`` its undo job, ``h000001`` a hook.
+
+    Jobs are numbered as ``engine.graph.Graph`` does: tasks, then undo jobs, then hooks.
+    """
+    kind, place = divmod(number, tasks) if number < 2 * tasks else (2, number - 2 * tasks)
+    return f"{'tuh'[kind]}{place:06d}"
+
+
+def job_number(row: str, tasks: int) -> int:
+    """The job number of a row key that ``job_row`` made. Raises ``ValueError`` for any other text."""
+    kind = "tuh".find(row[:1]) if row else -1
+    if kind < 0 or not (row[1:].isascii() and row[1:].isdigit()):
+        raise ValueError(f"{row!r} is no job's row")
+    place = int(row[1:])
+    if kind < 2 and place >= tasks:
+        raise ValueError(f"{row!r} is no row of a workflow with {tasks} tasks")
+    return kind * tasks + place
+
+
+def is_beyond(row: str, tasks: int) -> bool:
+    """Whether a row key is that of a task, or of its undo job, that a run with so many tasks does not have."""
+    return row[:1] in ("t", "u") and row[1:].isascii() and row[1:].isdigit() and int(row[1:]) >= tasks
+
+
+def hook_rows() -> tuple[str, str]:
+    """First row key of hooks, and the key before which all of them lie."""
+    return "h0", "h:"
+
+
+def signal_row(name: str, rev: int) -> str:
+    """Row key of a signal sent at revision ``rev`` of the header: rows of one name sort in the order they were sent."""
+    return f"s:{name}:{rev:012d}"
+
+
+def signal_name(row: str) -> str:
+    """The name in a signal's row key."""
+    return row.split(":")[1]
+
+
+def signal_rows() -> tuple[str, str]:
+    """First row key of signals, and the key before which all of them lie."""
+    return "s:", "s;"
 
 
 def chunk_row(run: str, number: int) -> str:

@@ -17,11 +17,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ai4s.jobq.engine.events import AttemptRecord, Cause
-from ai4s.jobq.engine.run import TaskRun
-from ai4s.jobq.engine.states import Stop, TaskState, WorkflowState
+from ai4s.jobq.engine.states import Stop, TaskState, Waiting, WorkflowState
+from ai4s.jobq.engine.task_run import TaskRun
 from ai4s.jobq.errors import CorruptRecordError, NewerVersionError
 from ai4s.jobq.ports.table import Entity, ETag, Value
-from ai4s.jobq.store.layout import task_number
+from ai4s.jobq.store.layout import job_number, task_number
 from ai4s.jobq.store.wire import BlobRef, pack, unpack
 
 VERSION = 1
@@ -52,7 +52,8 @@ class Header:
     ``queues`` is ``{queue: (eligible, ready)}``. ``recheck``: a task message may exist twice, so workers read the task's
     row before they run it. ``private`` names the process a run belongs to alone, or is empty. ``task_count`` counts all
     tasks of the definition, ``chunks`` its chunk rows. ``stale_ended_row`` is the index row of an earlier end that a retry
-    made untrue and that is still to be removed.
+    made untrue and that is still to be removed. ``abandoned``: undoing was given up. ``failure`` says why the whole run
+    counts as failed, beside its tasks; ``handled`` counts failures that do not.
     """
 
     workflow_id: str
@@ -76,6 +77,13 @@ class Header:
     digest: str = ""
     private: str = ""
     stale_ended_row: str = ""
+    paused: bool = False
+    abandoned: bool = False
+    deadline: datetime | None = None
+    failure: str = ""
+    handled: int = 0
+    labels: Mapping[str, str] = field(default_factory=dict)
+    priority: int = 0
     outbox: tuple[OutboxEntry, ...] = ()
 
     def values(self) -> dict[str, Value]:
@@ -89,6 +97,13 @@ class Header:
             "outbox": [[entry.row, entry.attempt, entry.owner] for entry in self.outbox],
             "chunks": self.chunks,
             "stale_ended_row": self.stale_ended_row or None,
+            "paused": self.paused or None,
+            "abandoned": self.abandoned or None,
+            "deadline": iso(self.deadline),
+            "failure": self.failure or None,
+            "handled": self.handled or None,
+            "labels": dict(self.labels) or None,
+            "priority": self.priority or None,
         }
         return {
             "v": VERSION,
@@ -145,6 +160,13 @@ def read_header(entity: Entity) -> Header:
             digest=str(values["digest"]),
             private=str(values["private"]),
             stale_ended_row=facts.get("stale_ended_row", ""),
+            paused=facts.get("paused", False),
+            abandoned=facts.get("abandoned", False),
+            deadline=_optional_time(facts.get("deadline")),
+            failure=facts.get("failure", ""),
+            handled=facts.get("handled", 0),
+            labels=facts.get("labels", {}),
+            priority=facts.get("priority", 0),
             outbox=tuple(OutboxEntry(str(row), int(attempt), str(owner)) for row, attempt, owner in facts["outbox"]),
         )
     except DAMAGE as exc:
@@ -192,6 +214,8 @@ def task_values(task: TaskRun, *, name: str, queue: str, life: int, rev: int) ->
         "cause": task.cause and str(task.cause),
         "condition": task.condition,
         "output": task.has_output or None,
+        "waiting": task.waiting and str(task.waiting),
+        "wait_until": iso(task.wait_until),
     }
     return {
         "v": VERSION,
@@ -234,13 +258,17 @@ def attempt_values(record: AttemptRecord) -> dict[str, Value]:
     return {slot: json.dumps(_without_none(facts), separators=(",", ":"))}
 
 
-def read_task_run(entity: Entity, *, life: int) -> TaskRun:
-    """The task of a row as the engine needs it in this life. Raises ``CorruptRecordError``, ``NewerVersionError``."""
+def read_task_run(entity: Entity, *, life: int, tasks: int | None = None) -> TaskRun:
+    """The job of a row as the engine needs it in this life; ``tasks`` None where only tasks' rows are expected.
+
+    Raises ``CorruptRecordError``, ``NewerVersionError``.
+    """
     values = _checked(entity)
     try:
         facts = json.loads(str(values["facts"]))
         task = TaskRun(
-            number=task_number(entity.row),
+            number=task_number(entity.row) if tasks is None else job_number(entity.row, tasks),
+            life=_int(values["life"]),
             stored=TaskState(str(values["state"])),
             attempt=_int(values["attempt"]),
             charged=facts.get("charged", 0),
@@ -254,8 +282,10 @@ def read_task_run(entity: Entity, *, life: int) -> TaskRun:
             cause=Cause(facts["cause"]) if "cause" in facts else None,
             condition=facts.get("condition"),
             has_output=facts.get("output", False),
+            waiting=Waiting(facts["waiting"]) if "waiting" in facts else None,
+            wait_until=_optional_time(facts.get("wait_until")),
         )
-        if _int(values["life"]) < life and task.stored is not TaskState.COMPLETED:
+        if task.life < life and task.stored is not TaskState.COMPLETED:
             task.forget()
         return task
     except DAMAGE as exc:
@@ -296,6 +326,20 @@ def read_output(entity: Entity) -> str | BlobRef | None:
         raise _damaged(entity, exc) from exc
 
 
+def signal_values(run: str, data: str | None, sent_at: datetime) -> dict[str, Value]:
+    """The properties of a signal's row: which submission it was sent to, and its data as JSON text."""
+    return {"v": VERSION, "run": run, "data": (data or "").encode(), "sent_at": iso(sent_at) or ""}
+
+
+def read_signal(entity: Entity) -> str | None:
+    """The data of a signal as JSON text, or None when it has none. Raises ``CorruptRecordError``."""
+    try:
+        data = _checked(entity)["data"]
+        return data.decode() if isinstance(data, bytes) and data else None
+    except DAMAGE as exc:
+        raise _damaged(entity, exc) from exc
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexRecord:
     """What ``list`` and the sweep know of a workflow without loading it. Hints: the header is the truth.
@@ -318,6 +362,9 @@ class IndexRecord:
     private: str = ""
     poke: str = ""
     parked: str = ""
+    handled: int = 0
+    labels: Mapping[str, str] = field(default_factory=dict)
+    priority: int = 0
     etag: ETag | None = None
 
     def values(self) -> dict[str, Value]:
@@ -339,6 +386,9 @@ class IndexRecord:
             "private": self.private,
             "poke": self.poke,
             "parked": self.parked,
+            "handled": self.handled,
+            "labels": json.dumps(dict(self.labels)),
+            "priority": self.priority,
         }
 
 
@@ -360,6 +410,9 @@ def index_record(header: Header, *, poke: str = "", parked: str = "") -> IndexRe
         private=header.private,
         poke=poke,
         parked=parked,
+        handled=header.handled,
+        labels=header.labels,
+        priority=header.priority,
     )
 
 
@@ -383,6 +436,9 @@ def read_index(entity: Entity) -> IndexRecord:
             private=str(values["private"]),
             poke=str(values["poke"]),
             parked=str(values["parked"]),
+            handled=_int(values.get("handled", 0)),
+            labels=json.loads(str(values.get("labels", "{}"))),
+            priority=_int(values.get("priority", 0)),
             etag=entity.etag,
         )
     except DAMAGE as exc:

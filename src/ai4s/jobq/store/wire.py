@@ -21,6 +21,7 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from ai4s.jobq.engine.events import Cause as Cause
+from ai4s.jobq.engine.states import JobKind
 from ai4s.jobq.errors import CorruptRecordError, NewerVersionError, UsageError
 from ai4s.jobq.ids import check_workflow_id
 
@@ -32,12 +33,6 @@ MAX_REPORT_BYTES = 48 * 1024  # completions sharing one message; leaves room for
 MAX_OUTPUT_BYTES = 60 * 1024  # of an inline output in a report: a property holds 64 KiB, workers send up to 32 KiB
 MAX_NAME = 512  # characters of an execution's, a worker's or a blob's name in a report
 MAX_DURATION_S = 1e9  # 30 years
-
-
-class Kind(StrEnum):
-    """What sort of job a task message carries; decides what stops it."""
-
-    FORWARD = "forward"
 
 
 class Outcome(StrEnum):
@@ -76,7 +71,7 @@ class TaskMessage:
     row: str
     task_name: str
     attempt: int
-    kind: Kind = Kind.FORWARD
+    kind: JobKind = JobKind.FORWARD
     timeout_s: int | None = None
     kwargs: Mapping[str, Any] | None = None
     parents: str = ""
@@ -282,7 +277,7 @@ def _task_message(record: Mapping[str, Any]) -> TaskMessage:
         row=_text(record, "row"),
         task_name=_text(record, "task"),
         attempt=_count(record, "attempt"),
-        kind=Kind(record["kind"]),
+        kind=JobKind(record["kind"]),
         timeout_s=_count(record, "timeout_s") if record.get("timeout_s") is not None else None,
         kwargs=kwargs,
         parents=_text(record, "parents") if record.get("parents") is not None else "",

@@ -10,14 +10,16 @@ import asyncio
 import contextlib
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar
 
 from ai4s.jobq.definition.model import WorkflowDefinition
-from ai4s.jobq.engine.run import Graph, TaskRun, WorkflowRun
+from ai4s.jobq.engine.graph import Graph
+from ai4s.jobq.engine.run import WorkflowRun, deadline_of
 from ai4s.jobq.engine.states import TaskState
+from ai4s.jobq.engine.task_run import TaskRun
 from ai4s.jobq.errors import (
     AccessDeniedError,
     CorruptRecordError,
@@ -36,12 +38,17 @@ from ai4s.jobq.ports.table import Entity, ETag, Insert, Merge, Operation, Table
 from ai4s.jobq.store.chunks import definition_chunks, read_definition
 from ai4s.jobq.store.index import WorkflowIndex
 from ai4s.jobq.store.layout import (
+    BEFORE_JOB_ROWS_END,
     BEFORE_TASK_ROWS_END,
     DEFAULT_CONTAINER,
     FIRST_TASK_ROW,
     HEADER,
     Names,
     chunk_rows,
+    hook_rows,
+    is_beyond,
+    signal_name,
+    signal_rows,
 )
 from ai4s.jobq.store.outputs import OutputStore
 from ai4s.jobq.store.records import (
@@ -52,6 +59,7 @@ from ai4s.jobq.store.records import (
     is_being_purged,
     read_header,
     read_output,
+    read_signal,
     read_task,
     read_task_run,
 )
@@ -252,17 +260,26 @@ class WorkflowStore:
             return None
         header = stored.header
         graph, entities = await asyncio.gather(
-            self.graph(workflow_id, header.run, chunks=header.chunks), self._task_entities(workflow_id)
+            self.graph(workflow_id, header.run, chunks=header.chunks), self._job_entities(workflow_id)
         )
-        count = len(graph.parents)
-        tasks = [read_task_run(entity, life=header.life) for entity in entities]
-        tasks = [task for task in tasks if task.number < count]
-        return LoadedRun(header, stored.etag, workflow_run(graph, header, tasks))
+        if graph.hooks:
+            first, before = hook_rows()
+            pages = self._entities(workflow_id, first=first, before=before, select=TASK_STATE_COLUMNS)
+            entities += [entity async for entity in pages]
+        signals = await self.signals(workflow_id, header.run) if graph.signals else {}
+        return LoadedRun(header, stored.etag, workflow_run(graph, header, _jobs(graph, entities), signals))
 
-    async def _task_entities(self, workflow_id: str) -> list[Entity]:
-        pages = self._entities(
-            workflow_id, first=FIRST_TASK_ROW, before=BEFORE_TASK_ROWS_END, select=TASK_STATE_COLUMNS
-        )
+    async def signals(self, workflow_id: str, run: str) -> dict[str, str | None]:
+        """The data (JSON text, or None) of the first signal of each name that this submission was sent."""
+        first, before = signal_rows()
+        found: dict[str, str | None] = {}
+        async for entity in self._entities(workflow_id, first=first, before=before, select=None):
+            if entity.values.get("run") == run:
+                found.setdefault(signal_name(entity.row), read_signal(entity))
+        return found
+
+    async def _job_entities(self, workflow_id: str) -> list[Entity]:
+        pages = self._entities(workflow_id, first=FIRST_TASK_ROW, before=BEFORE_JOB_ROWS_END, select=TASK_STATE_COLUMNS)
         return [entity async for entity in pages]
 
     async def _entities(
@@ -295,8 +312,18 @@ def _submit_parts(chunks: Sequence[Insert], header: Insert) -> list[list[Operati
     return [*parts, [header]]
 
 
-def workflow_run(graph: Graph, header: Header, tasks: Sequence[TaskRun] = ()) -> WorkflowRun:
-    """The run that a header and task rows describe."""
+def _jobs(graph: Graph, entities: Sequence[Entity]) -> list[TaskRun]:
+    """The jobs of these rows; rows beyond the definition are left out. What of earlier lives counts the engine decides."""
+    size = len(graph)
+    jobs = [read_task_run(entity, life=0, tasks=size) for entity in entities if not is_beyond(entity.row, size)]
+    known = set(graph.job_numbers())
+    return [job for job in jobs if job.number < size or job.number in known]
+
+
+def workflow_run(
+    graph: Graph, header: Header, tasks: Sequence[TaskRun] = (), signals: Mapping[str, str | None] | None = None
+) -> WorkflowRun:
+    """The run that a header, the rows of its jobs and its signals describe."""
     return WorkflowRun(
         graph,
         run=header.run,
@@ -305,6 +332,11 @@ def workflow_run(graph: Graph, header: Header, tasks: Sequence[TaskRun] = ()) ->
         stop=header.stop,
         stopped_at=header.stopped_at,
         ended_at=header.ended_at,
+        paused=header.paused,
+        abandoned=header.abandoned,
+        deadline=header.deadline,
+        failure=header.failure,
+        signals=signals,
         tasks=tasks,
     )
 
@@ -337,4 +369,7 @@ def _new_header(
         counts={TaskState.PENDING: len(definition.tasks)},
         digest=definition.digest(),
         private=private,
+        deadline=deadline_of(definition, now),
+        labels=definition.labels,
+        priority=definition.priority,
     )

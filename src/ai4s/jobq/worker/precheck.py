@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 from enum import Enum
 
-from ai4s.jobq.engine.states import Stop
+from ai4s.jobq.engine.states import JobKind
 from ai4s.jobq.store.records import Header, TaskRecord
-from ai4s.jobq.store.wire import Kind, TaskMessage
+from ai4s.jobq.store.wire import TaskMessage
 from ai4s.jobq.store.workflows import WorkflowStore
 from ai4s.jobq.worker.patience import Patience
 
@@ -71,7 +71,7 @@ def by_header(task: TaskMessage, header: Header | None) -> Verdict:
         return Verdict.FORGET
     if header.life < task.life:
         return Verdict.LOOK_AGAIN
-    if header.stop is not Stop.NONE and task.kind is Kind.FORWARD:
+    if header.stop.bars(task.kind) or _is_given_up(task, header):
         return Verdict.CANCELLED
     return Verdict.RUN
 
@@ -80,7 +80,12 @@ def must_stop(task: TaskMessage, header: Header | None) -> bool:
     """Whether a task that runs has to end: its run is over or gone, or told to halt."""
     if header is None or header.run != task.run or header.life > task.life:
         return True
-    return header.life == task.life and header.stop is Stop.HALT and task.kind is Kind.FORWARD
+    return header.life == task.life and (header.stop.ends(task.kind) or _is_given_up(task, header))
+
+
+def _is_given_up(task: TaskMessage, header: Header) -> bool:
+    """Whether the task undoes something in a run in which undoing was abandoned."""
+    return header.abandoned and task.kind is JobKind.UNDO
 
 
 def is_past(task: TaskMessage, record: TaskRecord) -> bool:

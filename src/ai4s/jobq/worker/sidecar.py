@@ -17,7 +17,7 @@ from functools import partial
 from typing import TypedDict
 
 from ai4s.jobq.errors import CorruptRecordError
-from ai4s.jobq.store.layout import task_number, task_row
+from ai4s.jobq.store.layout import job_number, task_row
 from ai4s.jobq.store.wire import BlobRef, ParentState, TaskMessage
 from ai4s.jobq.store.workflows import WorkflowStore
 from ai4s.jobq.worker.assignment import TaskAssignment
@@ -67,8 +67,7 @@ def task_variables(assignment: TaskAssignment) -> dict[str, str]:
 async def sidecar_text(task: TaskMessage, *, store: WorkflowStore, patience: Patience) -> str:
     """The sidecar file of a task that has parents. Raises ``CorruptRecordError``: the message is not of this run."""
     graph = await patience.until_done("read a definition", lambda: store.graph(task.workflow_id, task.run))
-    number = task_number(task.row)
-    numbers = graph.parents[number] if number < len(graph.parents) else ()
+    numbers = graph.inputs(job_number(task.row, len(graph)))
     if len(numbers) != len(task.parents):
         raise CorruptRecordError(f"task {task.task_name!r} has {len(numbers)} parents, its message {len(task.parents)}")
     states = {task_row(parent): ParentState(letter) for parent, letter in zip(numbers, task.parents, strict=True)}

@@ -13,13 +13,14 @@ from datetime import datetime
 
 from ai4s.jobq.errors import CorruptRecordError, NewerVersionError
 from ai4s.jobq.ports.clock import Clock
-from ai4s.jobq.store.layout import task_number
+from ai4s.jobq.store.layout import job_number
 from ai4s.jobq.store.outputs import OutputError
 from ai4s.jobq.store.task_logs import log_prefix
 from ai4s.jobq.store.wire import BlobRef, Cause, Outcome, Report
 from ai4s.jobq.store.workflows import WorkflowStore
 from ai4s.jobq.worker.assignment import Ending, TaskAssignment
 from ai4s.jobq.worker.capture import fit_error
+from ai4s.jobq.worker.inputs import UNRESOLVED, resolved_kwargs
 from ai4s.jobq.worker.output_file import read_output_file
 from ai4s.jobq.worker.patience import Patience
 from ai4s.jobq.worker.precheck import HeaderReads, Verdict, precheck
@@ -108,7 +109,7 @@ class TaskRunner:
             job = await self._job(assignment, on_start=announcement.begin, log=log)
         except NewerVersionError:
             raise
-        except (CorruptRecordError, OSError) as exc:
+        except (CorruptRecordError, OSError, *UNRESOLVED) as exc:
             result = JobResult(cause=Cause.EXIT, error=f"the task could not be prepared: {exc}")
             return self._report(assignment, result)
         try:
@@ -138,7 +139,9 @@ class TaskRunner:
             assignment.files.write_sidecar(text)
         return Job(
             label=assignment.label,
-            kwargs=await self._kwargs(assignment),
+            kwargs=await resolved_kwargs(
+                assignment.task, await self._kwargs(assignment), store=self._store, patience=self._patience
+            ),
             variables=task_variables(assignment),
             timeout_s=task.timeout_s,
             stop=assignment.stop,
@@ -151,13 +154,13 @@ class TaskRunner:
         task = assignment.task
         if task.kwargs is not None:
             return task.kwargs
-        definition = await self._patience.until_done(
-            "read a definition", lambda: self._store.definition(task.workflow_id, task.run)
+        graph = await self._patience.until_done(
+            "read a definition", lambda: self._store.graph(task.workflow_id, task.run)
         )
-        number = task_number(task.row)
-        if number >= len(definition.tasks):
-            raise CorruptRecordError(f"workflow {task.workflow_id!r} has no task number {number}")
-        return definition.tasks[number].kwargs
+        try:
+            return graph.work(job_number(task.row, len(graph))).kwargs
+        except (ValueError, IndexError) as exc:
+            raise CorruptRecordError(f"workflow {task.workflow_id!r} has no job {task.row!r}") from exc
 
     async def _output(self, assignment: TaskAssignment) -> str | BlobRef | None:
         text = await read_output_file(assignment.files.output)

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from ai4s.jobq.adapters.local.blob_names import DIRECTORY_MARK, LONG, LONG_DATA, LONG_NAME, segment_of
-from ai4s.jobq.adapters.local.processes import is_gone, this_process
 from ai4s.jobq.ports.blob import BlobInfo
+from ai4s.jobq.processes import is_gone, this_process
 
 _FORGOTTEN_S = 24 * 3600  # age at which a temporary file is deleted even if its process cannot be looked up from here
 _TRIES = 20  # each lost to somebody who removed the empty directory we had just made

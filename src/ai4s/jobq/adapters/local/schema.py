@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ai4s.jobq.adapters.local.file_system import network_file_system
-from ai4s.jobq.adapters.local.processes import boot_id
 from ai4s.jobq.adapters.local.sqlite_errors import sqlite_errors
 from ai4s.jobq.errors import NewerVersionError, NoStoreError, SettingsError
+from ai4s.jobq.processes import boot_id
 
 FILE_NAME = "jobq.sqlite"
 SCHEMA_VERSION = 1

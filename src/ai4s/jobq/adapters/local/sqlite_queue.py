@@ -18,11 +18,11 @@ from typing import NamedTuple
 
 from ai4s.jobq.adapters.local.arrivals import Arrivals
 from ai4s.jobq.adapters.local.database import Database
-from ai4s.jobq.adapters.local.processes import is_gone, this_process
 from ai4s.jobq.errors import MessageLostError
 from ai4s.jobq.ports.dead_letters import dead_letter_body, dead_letter_queue_name
 from ai4s.jobq.ports.limits import MAX_RECEIVE, check_bodies
 from ai4s.jobq.ports.queue import Message, OutgoingMessage
+from ai4s.jobq.processes import is_gone, this_process
 
 _HOLDER_CHECK_S = 1.0  # how often an empty-handed receiver looks whether a holder has died
 _MESSAGES_PER_DELETE = 500  # keeps the lock and the event loop for about a millisecond
