@@ -9,7 +9,8 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from ai4s.jobq.adapters.local import open_local, processes, schema
+from ai4s.jobq import processes
+from ai4s.jobq.adapters.local import open_local, schema
 from ai4s.jobq.adapters.local.services import LocalServices
 from ai4s.jobq.ports.queue import OutgoingMessage
 from ai4s.jobq.ports.table import Insert
