@@ -13,7 +13,10 @@ from ai4s.jobq.engine.graph import Graph
 from ai4s.jobq.engine.run import WorkflowRun
 from ai4s.jobq.engine.states import Stop, TaskState, WorkflowState
 from ai4s.jobq.engine.task_run import TaskRun
+from ai4s.jobq.store.records import TaskRecord
+from ai4s.jobq.store.wire import TaskMessage
 from ai4s.jobq.worker.assignment import Assignment, Ending
+from ai4s.jobq.worker.precheck import is_past
 from ai4s.jobq.worker.slots import Slots
 from tests.model.virtual_time import EPOCH
 
@@ -72,3 +75,10 @@ def test_a_cancel_from_a_machine_whose_clock_is_ahead_does_not_delay_the_end() -
 
     assert first.wake_at == EPOCH + GHOST_GRACE
     assert run.ended_at == EPOCH + GHOST_GRACE
+
+
+def test_a_second_message_of_an_attempt_that_ended_and_waits_for_the_next_is_forgotten() -> None:
+    task = TaskMessage(store="s", workflow_id="w", run="r", life=1, row="t000000", task_name="a", attempt=1)
+    waiting = TaskRecord(run=TaskRun(number=0, stored=TaskState.PENDING, attempt=1, charged=1), life=1)
+
+    assert is_past(task, waiting)

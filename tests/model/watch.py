@@ -165,7 +165,7 @@ class InvariantWatch:
         where = f"{new.workflow_id} rev {new.rev} by {actor}"
         if new.stop != "none":
             seen.halted_at.setdefault(new.life, asyncio.get_running_loop().time())
-            seen.halted_by.setdefault(new.life, actor)
+            seen.halted_by.setdefault(new.life, self._author(actor))
             seen.stop_known_to.add((new.life, actor))
         if old is None:
             seen.lives = 1
@@ -177,12 +177,16 @@ class InvariantWatch:
         if new.run != old.run:
             self.fail(f"{where}: the run changed")
         if new.life != old.life:
-            seen.begun_by[new.life] = actor
+            seen.begun_by[new.life] = self._author(actor)
             self._begin_life(seen, old, new, where)
         elif old.ended_at is not None:
             self.fail(f"{where}: changed after the end")
         elif old.stop != "none" and (new.stop == "none" or new.state != "cancelled"):
             self.fail(f"{where}: the stop was undone")
+
+    def _author(self, actor: str) -> str:
+        """Whose change it is; nobody's when who asked for it was told that it is unknown whether it happened."""
+        return "" if self._cloud.is_late else actor
 
     def _begin_life(self, seen: Seen, old: Header, new: Header, where: str) -> None:
         if new.life != old.life + 1 or old.ended_at is None or new.ended_at is not None or new.stop != "none":

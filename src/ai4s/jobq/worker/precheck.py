@@ -8,11 +8,14 @@ from __future__ import annotations
 import asyncio
 from enum import Enum
 
-from ai4s.jobq.engine.states import JobKind
+from ai4s.jobq.engine.states import JobKind, TaskState
 from ai4s.jobq.store.records import Header, TaskRecord
 from ai4s.jobq.store.wire import TaskMessage
 from ai4s.jobq.store.workflows import WorkflowStore
 from ai4s.jobq.worker.patience import Patience
+
+# A pending row names the attempt that has ended, and waits for the next.
+_UNDER_WAY = frozenset({TaskState.READY, TaskState.RUNNING})
 
 MAX_DELIVERIES = 50  # a task that took so many workers with it is reported as lost, once
 
@@ -92,4 +95,4 @@ def is_past(task: TaskMessage, record: TaskRecord) -> bool:
     """Whether the row says that this attempt has been decided, or a later one was sent."""
     if record.attempt > task.attempt or record.life > task.life:
         return True
-    return record.life == task.life and record.attempt == task.attempt and record.state.is_terminal
+    return record.life == task.life and record.attempt == task.attempt and record.state not in _UNDER_WAY
