@@ -55,15 +55,7 @@ MAX_TASKS = 250_000
 MAX_TASK_BYTES = 256 * 1024  # of canonical JSON: a task travels in one chunk of the stored definition
 MAX_PARAMS = 256
 
-NOT_YET: frozenset[str] = frozenset(
-    (
-        *("task.allow_failure", "task.undo", "task.priority", "task.retry", "task.delay_s", "task.not_before"),
-        *("task.wait_for", "task.matrix", "task.dep_policy: always", "task.dep_policy: on_failure"),
-        *("workflow.params", "workflow.labels", "workflow.priority", "workflow.fail_fast", "workflow.undo_on_cancel"),
-        *("workflow.timeout_s", "workflow.deadline", "workflow.on_success", "workflow.on_failure", "workflow.on_end"),
-        "${{ … }}",
-    )
-)
+NOT_YET: frozenset[str] = frozenset()
 """What can be written but is not honoured by the engine: refused, so that nothing is silently ignored."""
 
 _LABEL_NAME = r"^[^=\s\u0000-\u001f\u007f]([^=\u0000-\u001f\u007f]*[^=\s\u0000-\u001f\u007f])?$(?!\n)"
