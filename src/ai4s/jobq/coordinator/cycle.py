@@ -25,6 +25,7 @@ from ai4s.jobq.engine.decide import decide
 from ai4s.jobq.engine.events import Decision, Event, OutputsResolved, ResolveOutputs, Room
 from ai4s.jobq.engine.run import WorkflowRun
 from ai4s.jobq.errors import BlobNotFoundError, CorruptRecordError, InternalError, StaleWriteError
+from ai4s.jobq.ids import new_nonce
 from ai4s.jobq.ports.clock import Clock
 from ai4s.jobq.store.commit import MAX_OUTBOX, commit
 from ai4s.jobq.store.layout import job_number, task_number, task_row
@@ -58,13 +59,14 @@ class WorkflowCycle:
         self.loaded: LoadedRun | None = None
         self.header: Header | None = None
         """The header as last read or written; None before that, and when there is no such workflow."""
-        self.outbox = Outbox(store, owner, [])
+        # One name per cycle: what an earlier one of this very process had to send may have been sent, too.
+        self._owner = f"{owner}.{new_nonce()}"
+        self.outbox = Outbox(store, self._owner, [])
         self.turns_due: list[str] = []
         """Other workflows for which this turn made room."""
         self.has_more = False
         """Whether more could be dispatched at once if the outbox were empty."""
         self._store = store
-        self._owner = owner
         self._windows = windows
         self._clock = clock
         self._stats = stats
