@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from ai4s.jobq.coordinator.settings import CoordinatorSettings
 from tests.cli.conftest import Program
 
 
@@ -63,3 +66,36 @@ def test_an_unreachable_store_exits_with_6(program: Program, monkeypatch: pytest
 
     assert answer.code == 6
     assert len(answer.talk) == 1
+
+
+def test_init_writes_a_file_that_changes_nothing_until_it_is_edited(program: Program) -> None:
+    before = program.workflow("config", "show", "--json").json
+
+    answer = program.workflow("config", "init")
+
+    assert answer.out == "jobq.yaml\n"
+    after = program.workflow("config", "show", "--json").json
+    assert {**after, "config_path": None} == before
+    assert after["config_path"] == str(program.folder / "jobq.yaml")
+
+
+def test_every_value_of_the_written_file_can_be_used_as_it_is(program: Program) -> None:
+    program.workflow("config", "init")
+    path = program.folder / "jobq.yaml"
+    path.write_text(re.sub(r"(?m)^  # ", "  ", path.read_text()))
+
+    shown = program("workflow", "myaccount/Test", "config", "show", "--json").json
+
+    assert (shown["queues"], shown["blobs"]) == ("otheraccount", "otheraccount/box")
+    assert CoordinatorSettings(**shown["coordinator"]) == CoordinatorSettings()
+
+
+def test_init_writes_over_nothing_unless_forced(program: Program) -> None:
+    (program.folder / "mine.yaml").write_text("connection: {storage: local, prefix: Mine}\n")
+
+    refused = program.workflow("config", "init", "mine.yaml")
+
+    assert refused.code == 2
+    assert "Mine" in (program.folder / "mine.yaml").read_text()
+    assert program.workflow("config", "init", "mine.yaml", "--force").code == 0
+    assert "Mine" not in (program.folder / "mine.yaml").read_text()

@@ -164,6 +164,7 @@ def print_lines(lines: Iterator[str]) -> None:
     """Write result lines to stdout."""
     for line in lines:
         sys.stdout.write(fitted(line, sys.stdout) + "\n")
+    sys.stdout.flush()  # here a closed pipe is noticed; at the interpreter's end it would be an ugly surprise
 
 
 def _still_stopping(status: WorkflowStatus) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,12 +15,13 @@ from ai4s.jobq.cli.show import as_json_option
 from ai4s.jobq.cli.tables import table
 from ai4s.jobq.cli.terminal import put, put_json
 from ai4s.jobq.durations import span
+from ai4s.jobq.phrases import ago
 
 if TYPE_CHECKING:
     from ai4s.jobq.client import WorkflowClient
     from ai4s.jobq.signs import WorkerSign
 
-_TITLES = ("Queue", "Life", "Host", "PID", "Slots", "In hand", "Version", "Since", "Last seen", "Worker")
+_TITLES = ("Queue", "Last sign", "Host:PID", "In hand", "Up", "Version")
 
 
 @click.command()
@@ -31,7 +33,7 @@ def workers(invocation: Invocation, queue: str | None, as_json: bool) -> None:
     """List workers and what they have in hand.
 
     A worker tells of itself every 20 seconds. Those 'silent' for more than a minute have probably died; they are listed for
-    a day. Plain workers (without a workflow prefix) tell nothing and are not listed.
+    a day. 'In hand' is tasks of slots. Plain workers (without a workflow prefix) tell nothing and are not listed.
     """
     signs = invocation.ask(lambda client: _signs(client, queue))
     if as_json:
@@ -72,18 +74,15 @@ async def _signs(client: WorkflowClient, queue: str | None) -> list[WorkerSign]:
 
 
 def _lines(signs: Sequence[WorkerSign]) -> Iterator[str]:
+    now = datetime.now(UTC)
     rows = [
         (
             sign.record.queue,
-            str(sign.life),
-            sign.record.host,
-            str(sign.record.pid),
-            str(sign.record.slots),
-            str(len(sign.record.executions)),
+            f"{sign.life}{ago(sign.age_s)}",
+            f"{sign.record.host}:{sign.record.pid}",
+            f"{len(sign.record.executions)}/{sign.record.slots}",
+            span((now - sign.record.started_at).total_seconds()),
             sign.record.version,
-            f"{sign.record.started_at:%Y-%m-%d %H:%M}Z",
-            "—" if sign.age_s is None else f"{span(sign.age_s)} ago",
-            sign.record.worker_id,
         )
         for sign in signs
     ]
