@@ -14,7 +14,8 @@ import pytest
 
 from ai4s.jobq.adapters.local import open_local
 from ai4s.jobq.control import cancel_workflow
-from ai4s.jobq.engine.states import TaskState, WorkflowState
+from ai4s.jobq.definition.parts import Job, WaitFor
+from ai4s.jobq.engine.states import Stop, TaskState, WorkflowState
 from ai4s.jobq.errors import StorageUnavailableError, UsageError, WorkflowNotFoundError
 from ai4s.jobq.explain.explain import explain_workflow
 from ai4s.jobq.explain.explanation import Explanation
@@ -64,6 +65,9 @@ class Scene:
         return header
 
     async def set_task(self, number: int, state: TaskState, *, error: str = "", **facts: Any) -> None:
+        await self.set_job(task_row(number), state, error=error, **facts)
+
+    async def set_job(self, row: str, state: TaskState, *, error: str = "", **facts: Any) -> None:
         now = iso(CLOCK.now() - timedelta(minutes=5))
         times = {"ready_at": now} | ({"started_at": now} if state is not TaskState.READY else {})
         values: dict[str, Value] = {
@@ -74,7 +78,7 @@ class Scene:
             "facts": json.dumps(times | facts),
             "error": error,
         }
-        await self.store.table.transact("w1", [Merge(task_row(number), values)])
+        await self.store.table.transact("w1", [Merge(row, values)])
 
     async def coordinator(self) -> None:
         assert await CoordinatorLease(self.store.index.table, "leader", "host-c", CLOCK).try_hold()
@@ -364,3 +368,67 @@ async def test_the_json_has_every_promised_field(scene: Scene) -> None:
     }
     assert record["counts_by_state"] == {"pending": 4}
     assert (await scene.explain("a")).to_json()["task"] == "a"
+
+
+async def test_a_paused_workflow_is_told_with_the_command_that_goes_on(scene: Scene) -> None:
+    await scene.submit()
+    await scene.coordinator()
+    await scene.worker()
+    await scene.set_header(paused=True)
+
+    found = await scene.explain()
+
+    assert texts(found)[0] == "it is paused: what runs goes on, nothing new is dispatched"
+    assert found.command == "ai4s-jobq workflow local/Test resume w1"
+    assert (await scene.explain("a")).command == found.command
+
+
+async def test_a_task_that_waits_for_a_signal_is_told_with_the_command_that_sends_it(scene: Scene) -> None:
+    await scene.submit({"a": [], "b": ["a"]}, changes={"a": {"wait_for": WaitFor(signal="go")}})
+    await scene.coordinator()
+    await scene.set_task(0, TaskState.PENDING, waiting="signal", wait_until="2026-01-02T03:04:05.000Z")
+
+    found = await scene.explain("b")
+
+    assert texts(found) == [
+        "it waits for 'a' (pending for 5m)",
+        "'a' waits for signal 'go', at most until 2026-01-02 03:04:05 UTC",
+    ]
+    assert found.command == "ai4s-jobq workflow local/Test signal w1 go"
+    assert (await scene.explain()).command == found.command
+
+
+@pytest.mark.parametrize(
+    ("waiting", "told"),
+    [
+        ("delay", "'a' is not to begin before 2026-01-02 03:04:05 UTC"),
+        ("backoff", "'a' waits until 2026-01-02 03:04:05 UTC before it is tried again (attempt 1 failed)"),
+    ],
+)
+async def test_a_task_that_waits_for_a_time_is_told_until_when(scene: Scene, waiting: str, told: str) -> None:
+    await scene.submit({"a": []}, changes={"a": {"delay_s": 60}})
+    await scene.coordinator()
+    await scene.worker()
+    await scene.set_task(0, TaskState.PENDING, waiting=waiting, wait_until="2026-01-02T03:04:05.000Z")
+
+    found = await scene.explain("a")
+
+    assert texts(found) == [told]
+    assert found.detail["waiting"] == waiting
+    assert texts(await scene.explain()) == [told]
+
+
+async def test_an_undo_job_that_waits_for_a_worker_is_told(scene: Scene) -> None:
+    await scene.submit({"a": []}, changes={"a": {"undo": Job(kwargs={"cmd": "true"}, queue="undo")}})
+    await scene.coordinator()
+    await scene.set_task(0, TaskState.COMPLETED)
+    await scene.set_job("u000000", TaskState.READY)
+    await scene.set_header(state=WorkflowState.COMPENSATING, stop=Stop.HALT)
+
+    found = await scene.explain()
+
+    assert texts(found) == [
+        "what had completed is being undone",
+        "no live worker serves queue 'undo' (none seen within a day): 1 task waits for one",
+    ]
+    assert found.command == "JOBQ_WORKFLOW_PREFIX=local/Test ai4s-jobq local/undo worker"

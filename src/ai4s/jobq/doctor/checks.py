@@ -21,7 +21,7 @@ from ai4s.jobq.known_queues import known_queues
 from ai4s.jobq.phrases import ago, count, named
 from ai4s.jobq.ports.dead_letters import dead_letter_queue_name
 from ai4s.jobq.signs import CoordinatorSign, WorkerSign, claims, live_queues
-from ai4s.jobq.store.layout import task_row
+from ai4s.jobq.store.layout import job_row
 from ai4s.jobq.store.records import IndexRecord
 from ai4s.jobq.store.workers import LIVE_S
 
@@ -265,13 +265,13 @@ async def _running_for(site: Site, row: IndexRecord, limit_s: float) -> list[tup
         return []  # told by another check
     if loaded is None:
         return []
-    names = loaded.run.graph.definition.tasks
+    run, size = loaded.run, len(loaded.run.graph)
     return [
-        (f"{row.workflow_id}/{task_row(task.number)}", f"{row.workflow_id}/{names[task.number].name}", age_s)
-        for task in loaded.run.tasks
-        if task.state is TaskState.RUNNING
-        and task.started_at is not None
-        and (age_s := _age_s(site, task.started_at)) > limit_s
+        (f"{row.workflow_id}/{job_row(job.number, size)}", f"{row.workflow_id}/{run.graph.name(job.number)}", age_s)
+        for job in (*run.tasks, *run.jobs.values())
+        if job.state is TaskState.RUNNING
+        and job.started_at is not None
+        and (age_s := _age_s(site, job.started_at)) > limit_s
     ]
 
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from ai4s.jobq.engine.run import WorkflowRun
-from ai4s.jobq.engine.states import TaskState
+from ai4s.jobq.engine.states import JobKind, TaskState
 from ai4s.jobq.engine.task_run import TaskRun
 from ai4s.jobq.errors import AccessDeniedError, CorruptRecordError, StorageUnavailableError
 from ai4s.jobq.ports.clock import Clock
 from ai4s.jobq.reading import load_existing, task_records
 from ai4s.jobq.settings import Target
 from ai4s.jobq.signs import CoordinatorSign, Patience, WorkerSign, coordinator_sign, worker_signs
-from ai4s.jobq.store.layout import task_queue, task_row
+from ai4s.jobq.store.layout import job_row, task_queue
 from ai4s.jobq.store.records import Header
 from ai4s.jobq.store.workers import WorkerRegistry
 from ai4s.jobq.store.workflows import LoadedRun, WorkflowStore
@@ -62,20 +62,37 @@ class Evidence:
     errors: Mapping[int, str] = field(default_factory=dict)
     parked: str = ""
 
+    @property
+    def jobs(self) -> list[TaskRun]:
+        """Tasks, undo jobs and hooks that have come into being."""
+        return [*self.run.tasks, *self.run.jobs.values()]
+
     def name(self, number: int) -> str:
-        return self.run.graph.definition.tasks[number].name
+        """What a job is called among people."""
+        name = self.run.graph.name(number)
+        return f"undo of {name}" if self.run.graph.kind(number) is JobKind.UNDO else name
+
+    def queue_name(self, task: TaskRun) -> str:
+        return self.run.graph.queue(task.number)
+
+    def row_of(self, task: TaskRun) -> str:
+        return job_row(task.number, len(self.run.graph))
 
     def queue_of(self, task: TaskRun) -> QueueEvidence:
-        return self.queues.get(self.run.graph.queues[task.number], QueueEvidence(depth=None))
+        return self.queues.get(self.queue_name(task), QueueEvidence(depth=None))
 
     def holder_of(self, task: TaskRun) -> WorkerSign | None:
-        """The live worker that has this task in hand, or None."""
-        key = f"{self.header.workflow_id}/{task_row(task.number)}"
+        """The live worker that has this job in hand, or None."""
+        key = f"{self.header.workflow_id}/{self.row_of(task)}"
         return next((sign for sign in self.queue_of(task).live if key in sign.record.executions), None)
 
     def tasks(self, *states: TaskState) -> list[TaskRun]:
         """The tasks in these states, in file order."""
         return [task for task in self.run.tasks if task.state in states]
+
+    def under_way(self, *states: TaskState) -> list[TaskRun]:
+        """The jobs in these states, undo jobs and hooks included."""
+        return [task for task in self.jobs if task.state in states]
 
 
 async def gather_evidence(
@@ -117,7 +134,7 @@ async def _queues(
     if header.ended_at is not None:
         return {}
     names = run.graph.queue_names
-    waiting = {run.graph.queues[task.number] for task in run.tasks if _is_on_queue(task)}
+    waiting = {run.graph.queue(task.number) for task in (*run.tasks, *run.jobs.values()) if _is_on_queue(task)}
     real = {queue: task_queue(queue, private=header.private, run=header.run, queues=names) for queue in sorted(waiting)}
     registry = WorkerRegistry(store.services, store.names)
     signs, depths = await asyncio.gather(

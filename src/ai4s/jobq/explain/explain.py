@@ -98,6 +98,8 @@ def _detail(evidence: Evidence) -> dict[str, Any]:
             for queue, seen in evidence.queues.items()
         },
         "max_parallelism": evidence.run.graph.definition.max_parallelism,
+        "deadline": iso(evidence.run.deadline),
+        "paused": evidence.run.paused,
         "parked": evidence.parked or None,
         "private": bool(evidence.header.private),
         "stop": str(evidence.run.stop),

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from ai4s.jobq.advice import worker_command, workflow_command
 from ai4s.jobq.durations import span
-from ai4s.jobq.engine.states import Stop, TaskState, WorkflowState
+from ai4s.jobq.engine.states import Stop, TaskState, Waiting, WorkflowState
 from ai4s.jobq.engine.task_run import TaskRun
 from ai4s.jobq.explain.evidence import Evidence, QueueEvidence
 from ai4s.jobq.explain.explanation import Reason
@@ -21,11 +21,12 @@ def workflow_reasons(evidence: Evidence) -> Iterator[Reason]:
         yield from _of_an_end(evidence)
         return
     yield from nobody_decides(evidence)
-    yield from _parked(evidence)
+    yield from set_aside(evidence)
     yield from _stopping(evidence)
     yield from _unserved(evidence)
     yield from _abandoned(evidence)
     yield from _failures(evidence)
+    yield from _waits(evidence)
     yield from _room(evidence)
     yield from _served(evidence)
     yield from _running(evidence)
@@ -105,6 +106,8 @@ def label(evidence: Evidence, task: TaskRun) -> str:
 def _of_an_end(evidence: Evidence) -> Iterator[Reason]:
     if evidence.run.state is WorkflowState.COMPLETED:
         return
+    if evidence.run.failure:
+        yield Reason(evidence.run.failure)
     retry = workflow_command(evidence.target, f"retry {evidence.header.workflow_id}")
     failed = evidence.tasks(TaskState.FAILED)
     for task in failed[:NAMED]:
@@ -125,40 +128,76 @@ def failure(evidence: Evidence, task: TaskRun) -> str:
     return f"task {evidence.name(task.number)!r} failed ({why}, attempt {task.attempt}){f': {error}' if error else ''}"
 
 
-def _parked(evidence: Evidence) -> Iterator[Reason]:
+def set_aside(evidence: Evidence) -> Iterator[Reason]:
+    """Whether the whole workflow is held back: by the coordinator, or by somebody who paused it."""
     if evidence.parked:
         yield Reason(f"the coordinator set it aside for ten minutes: {evidence.parked}")
+    if evidence.run.paused:
+        resume = workflow_command(evidence.target, f"resume {evidence.header.workflow_id}")
+        yield Reason("it is paused: what runs goes on, nothing new is dispatched", resume)
 
 
 def _stopping(evidence: Evidence) -> Iterator[Reason]:
-    if evidence.run.stop is Stop.NONE:
+    run, left = evidence.run, evidence.under_way(TaskState.RUNNING)
+    if run.stop is Stop.NONE:
         return
-    left = evidence.tasks(TaskState.RUNNING)
-    if left:
+    if run.stop is not Stop.HALT:
+        yield Reason(f"no further task is begun: {run.failure or 'an earlier one failed (fail_fast)'}")
+    elif left:
         yield Reason(f"it was cancelled, and {count(len(left), 'task')} still being stopped: workers ask every 30 s")
-    else:
+    elif run.state is WorkflowState.CANCELLED:
         yield Reason("it was cancelled, and the coordinator has not closed it yet")
+    if run.state is WorkflowState.COMPENSATING:
+        yield Reason("what had completed is being undone")
+
+
+def _waits(evidence: Evidence) -> Iterator[Reason]:
+    """Tasks that wait for a time or for somebody, not for others."""
+    waiting = [task for task in evidence.tasks(TaskState.PENDING) if task.waiting is not None]
+    for task in waiting[:NAMED]:
+        reason = awaited(evidence, task)
+        if reason is not None:
+            yield reason
+    if len(waiting) > NAMED:
+        yield Reason(f"{count(len(waiting) - NAMED, 'task')} more wait for a time or a signal")
+
+
+def awaited(evidence: Evidence, task: TaskRun) -> Reason | None:
+    """The time or the signal that a task waits for, or None."""
+    name, until = evidence.name(task.number), task.wait_until
+    when = "" if until is None else f"{until:%Y-%m-%d %H:%M:%S} UTC"
+    match task.waiting:
+        case Waiting.SIGNAL:
+            wait_for = evidence.run.graph.definition.tasks[task.number].wait_for
+            signal = "?" if wait_for is None else wait_for.signal
+            command = workflow_command(evidence.target, f"signal {evidence.header.workflow_id} {signal}")
+            return Reason(f"{name!r} waits for signal {signal!r}{f', at most until {when}' if when else ''}", command)
+        case Waiting.BACKOFF:
+            return Reason(f"{name!r} waits until {when} before it is tried again (attempt {task.attempt} failed)")
+        case Waiting.DELAY:
+            return Reason(f"{name!r} is not to begin before {when}")
+        case None:
+            return None
 
 
 def _unserved(evidence: Evidence) -> Iterator[Reason]:
     for queue in evidence.queues:
         reason = unserved(evidence, queue)
         if reason is not None:
-            waiting = sum(_waits_on(evidence, task, queue) for task in evidence.run.tasks)
+            waiting = sum(_waits_on(evidence, task, queue) for task in evidence.jobs)
             told = f": {count(waiting, 'task')} {'wait' if waiting > 1 else 'waits'} for one" if waiting else ""
             yield Reason(f"{reason.text}{told}", reason.command)
 
 
 def _waits_on(evidence: Evidence, task: TaskRun, queue: str) -> bool:
-    on_queue = evidence.run.graph.queues[task.number] == queue
-    return on_queue and (task.eligible or task.state is TaskState.READY)
+    return evidence.queue_name(task) == queue and (task.eligible or task.state is TaskState.READY)
 
 
 def _abandoned(evidence: Evidence) -> Iterator[Reason]:
     """Tasks that are said to run, while no live worker has them in hand."""
     if evidence.header.private:
         return
-    left = [task for task in evidence.tasks(TaskState.RUNNING) if evidence.holder_of(task) is None]
+    left = [task for task in evidence.under_way(TaskState.RUNNING) if evidence.holder_of(task) is None]
     if left:
         yield Reason(
             f"no live worker has {named([label(evidence, task) for task in left])}: each runs again when its message comes "
@@ -179,30 +218,26 @@ def _upstream_failed(evidence: Evidence) -> Iterator[Reason]:
 
 
 def _room(evidence: Evidence) -> Iterator[Reason]:
-    waiting = [task for task in evidence.run.tasks if task.eligible]
-    if waiting and evidence.run.state is not WorkflowState.PENDING:
+    waiting = [task for task in evidence.jobs if task.eligible]
+    if waiting and not evidence.run.paused and evidence.run.state is not WorkflowState.PENDING:
         yield Reason(f"{count(len(waiting), 'task')} could run but for a limit: {limit_reached(evidence)}")
 
 
 def _served(evidence: Evidence) -> Iterator[Reason]:
-    ready = {evidence.run.graph.queues[task.number] for task in evidence.tasks(TaskState.READY)}
+    ready = {evidence.queue_name(task) for task in evidence.under_way(TaskState.READY)}
     for queue in sorted(ready):
         if evidence.queues[queue].live:
             yield Reason(f"tasks wait for their turn: {served(evidence, queue)}")
 
 
 def _running(evidence: Evidence) -> Iterator[Reason]:
-    held = [task for task in evidence.tasks(TaskState.RUNNING) if evidence.holder_of(task) is not None]
+    held = [task for task in evidence.under_way(TaskState.RUNNING) if evidence.holder_of(task) is not None]
     if held:
         yield Reason(f"{count(len(held), 'task')} running: {named([label(evidence, task) for task in held])}")
 
 
 def _upstream(evidence: Evidence) -> Iterator[Reason]:
-    waiting = [
-        task
-        for task in evidence.tasks(TaskState.PENDING)
-        if not task.eligible and evidence.run.graph.parents[task.number] and _has_open_parent(evidence, task)
-    ]
+    waiting = [task for task in evidence.tasks(TaskState.PENDING) if waits_for_parents(evidence, task)]
     if waiting:
         first = waiting[0]
         yield Reason(
@@ -218,5 +253,11 @@ def open_parents(evidence: Evidence, task: TaskRun) -> Sequence[TaskRun]:
     return [parent for parent in parents if not parent.state.is_terminal]
 
 
-def _has_open_parent(evidence: Evidence, task: TaskRun) -> bool:
-    return any(not evidence.run.tasks[number].state.is_terminal for number in evidence.run.graph.parents[task.number])
+def waits_for_parents(evidence: Evidence, task: TaskRun) -> bool:
+    """Whether it is its parents that a task waits for, and nothing else."""
+    run = evidence.run
+    if task.state is not TaskState.PENDING or task.eligible or task.waiting is not None:
+        return False
+    if task.number in run.unresolved or task.number in run.unarranged:
+        return False
+    return any(not run.tasks[number].state.is_terminal for number in run.graph.parents[task.number])

@@ -11,6 +11,7 @@ from ai4s.jobq.engine.task_run import TaskRun
 from ai4s.jobq.explain.evidence import Evidence
 from ai4s.jobq.explain.explanation import Reason
 from ai4s.jobq.explain.reasons import (
+    awaited,
     failure,
     label,
     last_worker,
@@ -18,10 +19,11 @@ from ai4s.jobq.explain.reasons import (
     nobody_decides,
     open_parents,
     served,
+    set_aside,
     unserved,
+    waits_for_parents,
 )
 from ai4s.jobq.phrases import count, named
-from ai4s.jobq.store.layout import task_row
 from ai4s.jobq.store.records import iso
 
 SHOWN_PARENTS = 100  # states of parents in the JSON; a task may have 10,000
@@ -50,8 +52,7 @@ def task_reasons(evidence: Evidence, task: TaskRun) -> Iterator[Reason]:
         return
     if evidence.header.ended_at is None:
         yield from nobody_decides(evidence)
-    if evidence.parked:
-        yield Reason(f"the coordinator set the workflow aside for ten minutes: {evidence.parked}")
+        yield from set_aside(evidence)
     path = _path_to_blocker(evidence, task)
     if len(path) > 1:
         parents = named([label(evidence, parent) for parent in open_parents(evidence, task)])
@@ -72,7 +73,9 @@ def task_detail(evidence: Evidence, task: TaskRun) -> dict[str, Any]:
         "queue": _queue(evidence, task),
         "attempt_no": task.attempt,
         "retries_used": task.charged,
-        "retries_allowed": definition.num_retries,
+        "retries_allowed": run.graph.retries(task.number),
+        "waiting": None if task.waiting is None else str(task.waiting),
+        "wait_until": iso(task.wait_until),
         "enqueued_min_ago": None if task.ready_at is None else round(_age_s(evidence, task) / 60, 1),
         "started_at": iso(task.started_at),
         "worker": task.worker or None,
@@ -90,8 +93,8 @@ def task_detail(evidence: Evidence, task: TaskRun) -> dict[str, Any]:
 def _path_to_blocker(evidence: Evidence, task: TaskRun) -> list[TaskRun]:
     """From a task up its first unfinished parents, to the one that does not wait for a parent itself."""
     path = [task]
-    while path[-1].state is TaskState.PENDING and (parents := open_parents(evidence, path[-1])):
-        path.append(parents[0])
+    while waits_for_parents(evidence, path[-1]):
+        path.append(open_parents(evidence, path[-1])[0])
     return path
 
 
@@ -100,14 +103,18 @@ def _of_the_first(evidence: Evidence, task: TaskRun) -> Iterator[Reason]:
     queue, name = _queue(evidence, task), evidence.name(task.number)
     missing = unserved(evidence, queue)
     if task.state is TaskState.PENDING:
+        waits = awaited(evidence, task)
+        if waits is not None:
+            yield waits
+            return
         if task.number in evidence.run.unresolved:
             yield Reason(f"{name!r} waits for its condition to be evaluated")
-        elif task.eligible:
+        elif task.eligible and not evidence.run.paused:
             yield Reason(f"{name!r} could run but for a limit: {limit_reached(evidence)}")
         if missing is not None:
             yield missing
     elif task.state is TaskState.READY:
-        if any(entry.row == task_row(task.number) for entry in evidence.header.outbox):
+        if any(entry.row == evidence.row_of(task) for entry in evidence.header.outbox):
             yield Reason(f"the message of {name!r} has been decided and is being sent")
         yield missing or Reason(f"{name!r} waits for its turn: {served(evidence, queue)}")
     elif task.state is TaskState.RUNNING:
@@ -116,7 +123,7 @@ def _of_the_first(evidence: Evidence, task: TaskRun) -> Iterator[Reason]:
 
 def _of_a_running_one(evidence: Evidence, task: TaskRun) -> Iterator[Reason]:
     holder, name = evidence.holder_of(task), evidence.name(task.number)
-    if evidence.run.stop is Stop.HALT:
+    if evidence.run.stop.ends(evidence.run.graph.kind(task.number)):
         yield Reason(f"{name!r} is being stopped: its worker asks every 30 s")
     if holder is not None:
         yield Reason(f"{name!r} runs on {holder.record.host} (worker {holder.record.worker_id})")
@@ -134,7 +141,7 @@ def _of_an_end(evidence: Evidence, task: TaskRun) -> Iterator[Reason]:
     retry = workflow_command(evidence.target, f"retry {workflow_id}") if evidence.header.ended_at else None
     if task.state is TaskState.FAILED:
         yield Reason(failure(evidence, task), retry)
-        retries = evidence.run.graph.definition.tasks[task.number].num_retries
+        retries = evidence.run.graph.retries(task.number)
         if task.cause is not None and retries and task.charged > retries:
             yield Reason(f"its retries are used up ({retries})")
     elif task.state is TaskState.UPSTREAM_FAILED:
@@ -146,11 +153,13 @@ def _of_an_end(evidence: Evidence, task: TaskRun) -> Iterator[Reason]:
     elif task.state is TaskState.SKIPPED:
         yield Reason("its condition is false" if task.condition is False else "all its parents were skipped")
     elif task.state is TaskState.CANCELLED:
-        yield Reason("the workflow was cancelled before it ended", retry)
+        cancelled = evidence.run.stop is Stop.HALT
+        why = "cancelled" if cancelled else f"stopped ({evidence.run.failure or 'fail_fast'})"
+        yield Reason(f"the workflow was {why} before it ended", retry)
 
 
 def _queue(evidence: Evidence, task: TaskRun) -> str:
-    return evidence.run.graph.queues[task.number]
+    return evidence.queue_name(task)
 
 
 def _age_s(evidence: Evidence, task: TaskRun) -> float:
