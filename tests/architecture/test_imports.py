@@ -33,6 +33,9 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "logs": (),
     "ids": ("errors",),
     "processes": (),
+    "durations": ("errors",),
+    "replies": ("ports", "store"),
+    "purge.erase": ("store",),
     "config_file": ("errors", "ids"),
     "settings": ("config_file", "ports.limits", "store.layout"),
     "definition": ("ids", "errors"),
@@ -42,9 +45,12 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "adapters.local": ("ports", "errors", "processes"),
     "adapters.factory": ("adapters.azure", "adapters.local", "store", "settings"),
     "store": ("engine", "ports", "ids"),
-    "coordinator": ("store", "logs"),
-    "worker": ("store", "logs", "settings", "adapters.factory"),
-    ACTORS: ("coordinator", "worker", "store", "settings", "logs", "processes", "adapters.factory"),
+    "coordinator": ("store", "logs", "durations", "purge.erase"),
+    "worker": ("store", "logs", "settings", "adapters.factory", "replies"),
+    ACTORS: (
+        *("coordinator", "worker", "store", "settings", "logs", "adapters.factory"),
+        *("processes", "durations", "replies", "purge.erase"),
+    ),
     "cli": (ACTORS,),
 }
 
@@ -55,7 +61,7 @@ AT_HOME: dict[str, tuple[str, ...]] = {
     "azure": ("adapters.azure",),
     "aiohttp": ("adapters.azure",),
     "click": ("cli",),
-    "rich": ("cli",),
+    "rich": ("cli", "progress"),
     "jsonschema": ("definition",),
     "yaml": ("definition", "config_file"),
 }
