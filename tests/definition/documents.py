@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any
 
 from ai4s.jobq.definition.load import Format, Report, check_text
@@ -11,14 +10,14 @@ from ai4s.jobq.definition.model import Task, WorkflowDefinition
 SOURCE = "flow.yaml"
 
 
-def check_yaml(text: str | bytes, *, not_yet: Collection[str] = ()) -> Report:
+def check_yaml(text: str | bytes) -> Report:
     """What is made of a whole YAML text."""
-    return check_text(text, source=SOURCE, format=Format.YAML, not_yet=not_yet)
+    return check_text(text, source=SOURCE, format=Format.YAML)
 
 
 def check_json(text: str | bytes) -> Report:
     """What is made of a whole JSON text."""
-    return check_text(text, source="flow.json", format=Format.JSON, not_yet=())
+    return check_text(text, source="flow.json", format=Format.JSON)
 
 
 def check_tasks(tasks: str) -> Report:

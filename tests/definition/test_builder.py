@@ -14,7 +14,7 @@ from tests.definition.documents import check_yaml, loaded
 
 
 def _built(wf: Workflow) -> WorkflowDefinition:
-    return wf.definition(not_yet=())
+    return wf.definition()
 
 
 def _parents(wf: Workflow) -> dict[str, tuple[str, ...]]:
@@ -146,15 +146,6 @@ def test_empty_group_is_refused() -> None:
         Workflow("w").sequence()
     with pytest.raises(UsageError, match="at least one member"):
         Workflow("w").parallel()
-
-
-def test_what_is_not_honoured_yet_is_refused_here_too() -> None:
-    """Nothing is silently ignored."""
-    wf = Workflow("w")
-    wf.task("a", priority=3)
-
-    with pytest.raises(DefinitionError, match="'priority' is not supported by this release yet"):
-        wf.definition(not_yet={"task.priority"})
 
 
 def test_workflow_can_be_built_on_after_it_was_defined() -> None:

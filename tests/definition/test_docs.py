@@ -114,7 +114,7 @@ def test_python_example_builds_a_legal_workflow() -> None:
 
     exec(example, names)  # the page is ours, and this is what its reader does
 
-    definition = names["wf"].definition(not_yet=())
+    definition = names["wf"].definition()
     assert {task.name: task.depends_on for task in definition.tasks} == {
         "ingest": (),
         "train[seed=1]": ("ingest",),

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from ai4s.jobq.definition.fields import TASK
+from ai4s.jobq.definition.load import check_mapping
 from ai4s.jobq.definition.model import DepPolicy
 from ai4s.jobq.errors import UsageError
 from ai4s.jobq.ids import queue_name_problem
@@ -373,6 +374,14 @@ def test_large_task_is_refused_with_its_size() -> None:
     report = check_tasks(f"- name: a\n  kwargs: {{cmd: {'x' * 300_000}}}\n")
 
     assert "takes 300,032 bytes as JSON, at most 256 KiB" in only_problem(report)
+
+
+def test_parents_count_for_nothing_in_the_size_of_a_task() -> None:
+    """A22: 10,000 parents with the longest names there are."""
+    names = [f"{'p' * 250}{number:05d}" for number in range(10_000)]
+    tasks = [{"name": name} for name in names] + [{"name": "join", "depends_on": names, "kwargs": {"cmd": "true"}}]
+
+    assert loaded(check_mapping({"name": "w", "tasks": tasks})).tasks[-1].depends_on == tuple(names)
 
 
 def test_size_of_a_task_counts_escapes() -> None:

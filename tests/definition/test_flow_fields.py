@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 
-from ai4s.jobq.definition.fields import NOT_YET, TASK, WORKFLOW
 from ai4s.jobq.definition.load import check_mapping, from_mapping
 from ai4s.jobq.definition.model import DepPolicy, Task, WorkflowDefinition
 from ai4s.jobq.definition.parts import Backoff, FailFast, Job, OnTimeout, Retry, WaitFor
-from ai4s.jobq.definition.validate import validate
 from tests.definition.documents import check_tasks, check_yaml, loaded, only_problem, problems, tasks_of
 
 EVERYTHING = """\
@@ -85,7 +83,7 @@ def test_every_field_survives_being_written_as_json() -> None:
     """B1: what is stored and read again is the same, through the loader and without it."""
     definition = loaded(check_yaml(EVERYTHING))
 
-    assert from_mapping(definition.to_json(), not_yet=()) == definition
+    assert from_mapping(definition.to_json()) == definition
     assert WorkflowDefinition.from_json(definition.to_json()) == definition
 
 
@@ -280,71 +278,8 @@ def test_large_undo_counts_for_the_size_of_its_task() -> None:
     assert "bytes as JSON, at most 256 KiB" in only_problem(report)
 
 
-PLAIN = {"name", "kwargs", "depends_on", "queue", "dep_policy", "timeout_s", "num_retries", "condition"}
-PLAIN_OF_WORKFLOW = {"name", "default_queue", "default_task_timeout_s", "max_parallelism", "result_policy", "tasks"}
-
-
-def test_what_is_not_honoured_yet_is_a_field_of_the_table() -> None:
-    """Else a misspelt entry would refuse nothing."""
-    known = {f"task.{field.name}" for field in TASK.fields} | {f"workflow.{field.name}" for field in WORKFLOW.fields}
-    known |= {f"task.dep_policy: {policy}" for policy in DepPolicy} | {"${{ … }}"}
-
-    assert known >= NOT_YET
-    assert not NOT_YET & ({f"task.{name}" for name in PLAIN} | {f"workflow.{name}" for name in PLAIN_OF_WORKFLOW})
-
-
-UNSUPPORTED = [
-    ("task.allow_failure", "tasks: [{name: a, allow_failure: true}]", "'allow_failure'"),
-    ("task.undo", "tasks: [{name: a, undo: {cmd: x}}]", "'undo'"),
-    ("task.priority", "tasks: [{name: a, priority: 1}]", "'priority'"),
-    ("task.retry", "tasks: [{name: a, retry: {max: 1}}]", "'retry'"),
-    ("task.delay_s", "tasks: [{name: a, delay_s: 1}]", "'delay_s'"),
-    ("task.not_before", "tasks: [{name: a, not_before: 2030-01-31T08:00Z}]", "'not_before'"),
-    ("task.wait_for", "tasks: [{name: a, wait_for: {signal: go}}]", "'wait_for'"),
-    ("task.matrix", "tasks: [{name: a, matrix: {x: [1]}}]", "'matrix'"),
-    ("task.dep_policy: always", "tasks: [{name: a, depends_on: [b], dep_policy: always}, {name: b}]", "always"),
-    (
-        "task.dep_policy: on_failure",
-        "tasks: [{name: a, depends_on: [b], dep_policy: on_failure}, {name: b}]",
-        "on_fail",
-    ),
-    ("workflow.params", "params: {x: 1}\ntasks: [{name: a}]", "'params'"),
-    ("workflow.labels", "labels: {x: 1}\ntasks: [{name: a}]", "'labels'"),
-    ("workflow.priority", "priority: 1\ntasks: [{name: a}]", "'priority'"),
-    ("workflow.fail_fast", "fail_fast: true\ntasks: [{name: a}]", "'fail_fast'"),
-    ("workflow.undo_on_cancel", "undo_on_cancel: false\ntasks: [{name: a}]", "'undo_on_cancel'"),
-    ("workflow.timeout_s", "timeout_s: 1\ntasks: [{name: a}]", "'timeout_s'"),
-    ("workflow.deadline", "deadline: 2030-01-31T08:00Z\ntasks: [{name: a}]", "'deadline'"),
-    ("workflow.on_success", "on_success: {cmd: x}\ntasks: [{name: a}]", "'on_success'"),
-    ("workflow.on_failure", "on_failure: {cmd: x}\ntasks: [{name: a}]", "'on_failure'"),
-    ("workflow.on_end", "on_end: {cmd: x}\ntasks: [{name: a}]", "'on_end'"),
-    ("${{ … }}", "tasks: [{name: a, kwargs: {cmd: 'echo ${{ 1 }}'}}]", "'${{ … }}'"),
-    ("${{ … }}", "on_end: {cmd: 'echo ${{ 1 }}'}\ntasks: [{name: a}]", "'${{ … }}'"),
-]
-
-
-@pytest.mark.parametrize(("name", "text", "expected"), UNSUPPORTED)
-def test_what_the_engine_does_not_honour_is_refused(name: str, text: str, expected: str) -> None:
-    """Nothing is silently ignored: refused while it is in the list, accepted when it is not."""
-    found = only_problem(check_yaml(f"name: w\n{text}\n", not_yet={name}))
-
-    assert expected in found
-    assert found.endswith("is not supported by this release yet")
-    assert loaded(check_yaml(f"name: w\n{text}\n"))
-
-
-def test_hand_made_definition_is_refused_likewise() -> None:
-    """Whatever way it was made."""
-    definition = WorkflowDefinition(name="w", tasks=(Task(name="a", undo=Job(kwargs={"cmd": "x"})),), priority=1)
-
-    found = validate(definition, not_yet={"task.undo", "workflow.priority"})
-
-    assert [problem.path for problem in found] == ["priority", "tasks[0].undo"]
-    assert validate(definition, not_yet=()) == []
-
-
 def test_field_at_its_default_means_nothing_and_is_accepted() -> None:
-    """``priority: 0`` asks for nothing that is not honoured."""
+    """``priority: 0`` is as good as leaving it out."""
     report = check_mapping({"name": "w", "priority": 0, "fail_fast": False, "tasks": [{"name": "a", "delay_s": 0}]})
 
     assert loaded(report).tasks[0].delay_s == 0

@@ -385,7 +385,7 @@ def test_references_up_a_chain_of_twenty_thousand_tasks_are_checked() -> None:
     ]
     wrong = Task(name="beside", kwargs={"x": "${{ tasks.t0.output }}"})
 
-    found = validate(WorkflowDefinition(name="w", tasks=(*tasks, wrong)), not_yet=())
+    found = validate(WorkflowDefinition(name="w", tasks=(*tasks, wrong)))
 
     assert [problem.path for problem in found] == ["tasks[20000].kwargs.x"]
 
@@ -410,7 +410,7 @@ def test_exactly_the_references_to_ancestors_are_legal(edges: list[list[int]], r
         for number, row in enumerate(parents)
     )
 
-    found = {problem.path for problem in validate(WorkflowDefinition(name="w", tasks=tasks), not_yet=())}
+    found = {problem.path for problem in validate(WorkflowDefinition(name="w", tasks=tasks))}
 
     assert found == {f"tasks[{task}].kwargs.k{other}" for task, other in reads if other not in ancestors[task]}
 

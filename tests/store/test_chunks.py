@@ -85,6 +85,23 @@ def test_a_definition_beyond_16_mib_compressed_is_refused_with_advice(monkeypatc
         definition_chunks(workflow(changes={"a": {"kwargs": {"cmd": noise(250_000)}}}), RUN)
 
 
+def test_ten_thousand_parents_with_the_longest_names_fit_one_row() -> None:
+    """A22: parents are kept as numbers."""
+    text = noise(10_000 * 255)
+    names = [text[start : start + 255] for start in range(0, len(text), 255)]
+    definition = workflow({**{name: [] for name in names}, "join": names})
+
+    read, _ = round_trip(definition)
+
+    assert read == definition
+
+
+def test_parents_may_come_later_in_the_file() -> None:
+    definition = workflow({"last": ["first"], "first": []})
+
+    assert round_trip(definition) == (definition, 1)
+
+
 def test_the_rows_of_one_run_are_apart_from_those_of_another() -> None:
     [one] = definition_chunks(workflow(), "a" * 16)
     [other] = definition_chunks(workflow(), "b" * 16)
@@ -127,6 +144,10 @@ def packed(record: object) -> bytes:
         packed({"tasks": [7]}),
         packed({"tasks": [{}]}),
         packed({"tasks": [{"name": "a", "depends_on": 7}], "head": {"name": "w"}}),
+        packed({"tasks": [{"name": "a", "depends_on": [1]}], "head": {"name": "w"}}),
+        packed({"tasks": [{"name": "a", "depends_on": [-1]}], "head": {"name": "w"}}),
+        packed({"tasks": [{"name": "a", "depends_on": [None]}], "head": {"name": "w"}}),
+        packed({"tasks": [{"name": "a", "depends_on": [[]]}], "head": {"name": "w"}}),
         packed({"tasks": [{"name": "a", "dep_policy": "maybe"}], "head": {"name": "w"}}),
         packed({"tasks": []}),
         packed({"tasks": [], "head": 7}),
@@ -159,7 +180,7 @@ def test_a_missing_chunk_is_refused() -> None:
 
 def test_a_chunk_of_a_newer_release_is_told_apart_from_a_damaged_one() -> None:
     with pytest.raises(NewerVersionError):
-        read_definition(damaged(v=2), chunks=1)
+        read_definition(damaged(v=3), chunks=1)
 
 
 @pytest.mark.parametrize("version", ["1", 0, True])
@@ -184,5 +205,25 @@ def test_a_stored_chunk_of_version_1_is_read() -> None:
         tasks=(
             Task(name="a", kwargs={"cmd": "true"}),
             Task(name="b", depends_on=("a",), queue="gpu"),
+        ),
+    )
+
+
+# What release 2 stored: parents as task numbers.
+CHUNK_V2 = base64.b64decode(
+    "eJw9jTEOgCAUQ+/SmUVHrmIM+cqPGgGRL9GEcHdxcWvTvrZgZbLQBZ4eEymRc+w28dC9QiDP0LhRFS6SXaCHAsuRgxVzhGa78a9NUDgz508vMTeoYL8pLfLtz77d"
+    "4Eotrj9CqGN9AVx/Kxc="
+)
+
+
+def test_a_stored_chunk_of_version_2_is_read() -> None:
+    entity = Entity(partition="w", row=f"d:{RUN}:00000", etag=ETag("1"), values={"v": 2, "p0": CHUNK_V2})
+
+    assert read_definition([entity], chunks=1) == WorkflowDefinition(
+        name="w",
+        max_parallelism=2,
+        tasks=(
+            Task(name="b", depends_on=("a",), queue="gpu"),
+            Task(name="a", kwargs={"cmd": "true"}),
         ),
     )

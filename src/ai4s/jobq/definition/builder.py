@@ -11,12 +11,11 @@ What is built is the same as what a file would say: ``definition`` reads it with
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import pairwise
 from typing import Any, Self, TypedDict, Unpack
 
-from ai4s.jobq.definition.fields import NOT_YET
 from ai4s.jobq.definition.load import from_mapping
 from ai4s.jobq.definition.model import DepPolicy, ResultPolicy, WorkflowDefinition
 from ai4s.jobq.definition.parts import FailFast, Job, Param, Retry, WaitFor
@@ -129,10 +128,10 @@ class Workflow:
             step.after(before)
         return Step(heads=steps[0].heads, tails=steps[-1].tails)
 
-    def definition(self, *, not_yet: Collection[str] = NOT_YET) -> WorkflowDefinition:
+    def definition(self) -> WorkflowDefinition:
         """The definition so far. Raises ``DefinitionError``: everything that is wrong with it."""
         tasks = [task.to_json() for task in self._tasks]
-        return from_mapping({"name": self._name, **self._fields, "tasks": tasks}, not_yet=not_yet)
+        return from_mapping({"name": self._name, **self._fields, "tasks": tasks})
 
 
 def _check_members(steps: Sequence[Step]) -> None:

@@ -52,11 +52,10 @@ from ai4s.jobq.definition.rules import (
 )
 
 MAX_TASKS = 250_000
-MAX_TASK_BYTES = 256 * 1024  # of canonical JSON: a task travels in one chunk of the stored definition
+MAX_TASK_BYTES = (
+    256 * 1024
+)  # of canonical JSON without depends_on: a task travels in one chunk of the stored definition
 MAX_PARAMS = 256
-
-NOT_YET: frozenset[str] = frozenset()
-"""What can be written but is not honoured by the engine: refused, so that nothing is silently ignored."""
 
 _LABEL_NAME = r"^[^=\s\u0000-\u001f\u007f]([^=\u0000-\u001f\u007f]*[^=\s\u0000-\u001f\u007f])?$(?!\n)"
 
@@ -177,6 +176,7 @@ TASK = Record(
         "timeout": "Did you mean 'timeout_s'?",
     },
     max_bytes=MAX_TASK_BYTES,
+    uncounted="depends_on",
 )
 
 WORKFLOW = Record(

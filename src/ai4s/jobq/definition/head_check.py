@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 from ai4s.jobq.definition.document import Locate, Path, problem_at
 from ai4s.jobq.definition.labels import together
 from ai4s.jobq.definition.model import WorkflowDefinition, canonical_json
 from ai4s.jobq.definition.params import declaration_faults
-from ai4s.jobq.definition.unsupported import unsupported_of_head
 from ai4s.jobq.errors import Problem
 
 MAX_HEAD_BYTES = 256 * 1024  # of canonical JSON: it travels with the first chunk of the stored definition
 
 
-def head_problems(head: WorkflowDefinition, *, locate: Locate, not_yet: Collection[str]) -> list[Problem]:
+def head_problems(head: WorkflowDefinition, *, locate: Locate) -> list[Problem]:
     """Everything wrong with a definition apart from its tasks and its references."""
-    faults = [*_of_params(head), *together(head.labels), *_of_size(head), *unsupported_of_head(head, not_yet)]
+    faults = [*_of_params(head), *together(head.labels), *_of_size(head)]
     return [problem_at(locate(path), path, message) for path, message in faults]
 
 

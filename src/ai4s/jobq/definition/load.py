@@ -1,13 +1,13 @@
 """From text, files or Python values to a legal ``WorkflowDefinition``, or to everything that is wrong with it.
 
 ``load_*`` and ``from_mapping`` raise ``DefinitionError`` with all problems, in the order of the document; ``check_*`` answer
-a ``Report`` instead, with warnings, and raise nothing. ``not_yet`` names what is refused because nothing honours it.
+a ``Report`` instead, with warnings, and raise nothing.
 """
 
 from __future__ import annotations
 
 import codecs
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path as FilePath
@@ -16,7 +16,7 @@ from typing import Any
 from ai4s.jobq.definition.advice import warnings_of
 from ai4s.jobq.definition.assemble import head_of, matrix_of, readable_params, task_of
 from ai4s.jobq.definition.document import NOWHERE, Locate, Node, locate_in, problem_at
-from ai4s.jobq.definition.fields import NOT_YET, WORKFLOW
+from ai4s.jobq.definition.fields import WORKFLOW
 from ai4s.jobq.definition.json_text import read_json
 from ai4s.jobq.definition.matrix import Expansion, expand
 from ai4s.jobq.definition.model import Task, WorkflowDefinition
@@ -60,36 +60,32 @@ def format_of(path: FilePath | str) -> Format:
     return Format.YAML if FilePath(path).suffix.lower() in _YAML_SUFFIXES else Format.JSON
 
 
-def load_file(path: FilePath | str, *, not_yet: Collection[str] = NOT_YET) -> WorkflowDefinition:
+def load_file(path: FilePath | str) -> WorkflowDefinition:
     """The definition in a file. Raises ``DefinitionError``, also when the file cannot be read."""
-    return _definition_of(check_file(path, not_yet=not_yet))
+    return _definition_of(check_file(path))
 
 
-def load_text(
-    text: str | bytes, *, source: str, format: Format | str, not_yet: Collection[str] = NOT_YET
-) -> WorkflowDefinition:
+def load_text(text: str | bytes, *, source: str, format: Format | str) -> WorkflowDefinition:
     """The definition in a text; ``source`` names it in messages. Raises ``DefinitionError``."""
-    return _definition_of(check_text(text, source=source, format=format, not_yet=not_yet))
+    return _definition_of(check_text(text, source=source, format=format))
 
 
-def from_mapping(
-    mapping: Mapping[str, Any], *, source: str = "", not_yet: Collection[str] = NOT_YET
-) -> WorkflowDefinition:
+def from_mapping(mapping: Mapping[str, Any], *, source: str = "") -> WorkflowDefinition:
     """The definition in a mapping as ``json.load`` or ``WorkflowDefinition.to_json`` give it. Raises ``DefinitionError``."""
-    return _definition_of(check_mapping(mapping, source=source, not_yet=not_yet))
+    return _definition_of(check_mapping(mapping, source=source))
 
 
-def check_file(path: FilePath | str, *, not_yet: Collection[str] = NOT_YET) -> Report:
+def check_file(path: FilePath | str) -> Report:
     """Everything that is wrong with a file."""
     try:
         data = FilePath(path).read_bytes()
     except OSError as exc:
         problem = Problem(message=f"cannot be read: {exc.strerror or exc}", source=str(path))
         return Report(source=str(path), definition=None, problems=(problem,))
-    return check_text(data, source=str(path), format=format_of(path), not_yet=not_yet)
+    return check_text(data, source=str(path), format=format_of(path))
 
 
-def check_text(text: str | bytes, *, source: str, format: Format | str, not_yet: Collection[str] = NOT_YET) -> Report:
+def check_text(text: str | bytes, *, source: str, format: Format | str) -> Report:
     """Everything that is wrong with a text. Bytes are UTF-8, with or without a byte order mark."""
     builder = TreeBuilder()
     try:
@@ -100,17 +96,17 @@ def check_text(text: str | bytes, *, source: str, format: Format | str, not_yet:
         read(decoded, builder)
     except DefinitionError as exc:
         return _report(source, None, [*builder.problems, *exc.problems])
-    return _check_tree(builder, source, not_yet)
+    return _check_tree(builder, source)
 
 
-def check_mapping(mapping: Mapping[str, Any], *, source: str = "", not_yet: Collection[str] = NOT_YET) -> Report:
+def check_mapping(mapping: Mapping[str, Any], *, source: str = "") -> Report:
     """Everything that is wrong with a mapping."""
     builder = TreeBuilder()
     try:
         read_value(mapping, builder)
     except DefinitionError as exc:
         return _report(source, None, [*builder.problems, *exc.problems])
-    return _check_tree(builder, source, not_yet)
+    return _check_tree(builder, source)
 
 
 def read_workflow(root: Node, reader: Reader) -> Reading | None:
@@ -119,7 +115,7 @@ def read_workflow(root: Node, reader: Reader) -> Reading | None:
     return reading if isinstance(reading, Reading) else None
 
 
-def _check_tree(builder: TreeBuilder, source: str, not_yet: Collection[str]) -> Report:
+def _check_tree(builder: TreeBuilder, source: str) -> Report:
     if builder.root is None:
         problem = problem_at(NOWHERE, (), "the file is empty", "A workflow has a name and tasks.")
         return _report(source, None, [*builder.problems, problem])
@@ -130,14 +126,13 @@ def _check_tree(builder: TreeBuilder, source: str, not_yet: Collection[str]) -> 
         return _report(source, None, problems)
     locate = locate_in(builder.root)
     head, expansion = _assembled(reading, locate)
-    problems += [*expansion.problems, *_unsupported_matrices(reading, locate, not_yet)]
+    problems += expansion.problems
     problems += graph_problems(
         head,
         expansion,
         locate=locate,
         unread=_unread_parents(expansion.tasks),
         params=readable_params(reading),
-        not_yet=not_yet,
     )
     if not problems:
         definition = head.with_tasks(task for task in expansion.tasks if task is not None)
@@ -152,16 +147,6 @@ def _assembled(reading: Reading, locate: Locate) -> tuple[WorkflowDefinition, Ex
     items = reading.values.get("tasks", ())
     matrices = {number: matrix for number, item in enumerate(items) if (matrix := matrix_of(item))}
     return head_of(reading), expand([task_of(item) for item in items], matrices, locate=locate)
-
-
-def _unsupported_matrices(reading: Reading, locate: Locate, not_yet: Collection[str]) -> list[Problem]:
-    """The model knows no matrix, so it is looked for here."""
-    if "task.matrix" not in not_yet:
-        return []
-    paths = [
-        ("tasks", number, "matrix") for number, item in enumerate(reading.values.get("tasks", ())) if matrix_of(item)
-    ]
-    return [problem_at(locate(path), path, "'matrix' is not supported by this release yet") for path in paths]
 
 
 def _problems_of_defaults(definition: WorkflowDefinition, expansion: Expansion, locate: Locate) -> list[Problem]:

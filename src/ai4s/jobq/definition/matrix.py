@@ -138,11 +138,11 @@ class _Expander:
         return instance
 
     def _fits(self, item: int, task: Task) -> bool:
-        size = len(canonical_json(task.to_json()))
+        size = _size(task)
         if size <= MAX_TASK_BYTES:
             return True
         written = self._written[item]
-        if written is not None and len(canonical_json(written.to_json())) > MAX_TASK_BYTES:
+        if written is not None and _size(written) > MAX_TASK_BYTES:
             return False  # which was said when it was read
         message = (
             f"task {shown(task.name)} takes {size:,} bytes as JSON, at most {MAX_TASK_BYTES // 1024} KiB are allowed"
@@ -166,10 +166,7 @@ class _Expander:
             if total > MAX_DEPENDENCIES:
                 self._complain_dependencies(self.expansion.items[number])
                 return
-            expanded = replace(task, depends_on=parents)
-            if len(parents) > len(task.depends_on) and not self._fits(self.expansion.items[number], expanded):
-                return
-            self.expansion.tasks[number] = expanded
+            self.expansion.tasks[number] = replace(task, depends_on=parents)
             self.expansion.parent_items[number] = indexes
 
     def _complain_dependencies(self, item: int) -> None:
@@ -193,6 +190,11 @@ class _Expander:
             task = self.expansion.tasks[number]
             if task is not None:
                 yield task.name
+
+
+def _size(task: Task) -> int:
+    """Bytes of a task as JSON, without its parents."""
+    return len(canonical_json(replace(task, depends_on=()).to_json()))
 
 
 def _bare(task: Task) -> Task:

@@ -235,7 +235,7 @@ class Reader:
         if not isinstance(node, MappingNode):
             hint = "Check the indentation, or quote it if text was meant." if path else ""
             return self._wrong_type(node, rule, path, hint)
-        if rule.max_bytes is not None and node.cost > _MOST_COST_PER_BYTE * rule.max_bytes:
+        if rule.max_bytes is not None and _counted_cost(node, rule) > _MOST_COST_PER_BYTE * rule.max_bytes:
             return self._wrong(node, path, f"this {rule.noun} is larger than {rule.max_bytes // 1024} KiB")
         reading = Reading()
         fields = {known.name: known for known in rule.fields}
@@ -283,9 +283,12 @@ class Reader:
                 self._complain(node, path, f"{known.name!r} is required: {known.description}")
 
     def _check_size(self, node: MappingNode, rule: Record, path: Path, reading: Reading) -> None:
-        if rule.max_bytes is None or node.cost * _MOST_BYTES_PER_COST <= rule.max_bytes or reading.broken:
+        if rule.max_bytes is None or reading.broken:
             return
-        size = len(canonical_json(_plain(reading.values)))
+        if _counted_cost(node, rule) * _MOST_BYTES_PER_COST <= rule.max_bytes:
+            return
+        counted = {name: value for name, value in reading.values.items() if name != rule.uncounted}
+        size = len(canonical_json(_plain(counted)))
         if size > rule.max_bytes:
             limit = rule.max_bytes // 1024
             message = f"this {rule.noun} takes {size:,} bytes as JSON, at most {limit} KiB are allowed"
@@ -337,6 +340,12 @@ class Reader:
     def _wrong(self, node: Node, path: Path, message: str, hint: str = "") -> Any:
         self._complain(node, path, message, hint)
         return INVALID
+
+
+def _counted_cost(node: MappingNode, rule: Record) -> int:
+    """The cost of what ``rule.max_bytes`` bounds."""
+    uncounted = node.entries.get(rule.uncounted)
+    return node.cost if uncounted is None else node.cost - uncounted.value.cost
 
 
 def _plain(value: Any) -> Any:

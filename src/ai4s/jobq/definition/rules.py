@@ -138,7 +138,7 @@ class Field:
 class Record:
     """A mapping with known keys only. ``noun`` names it in messages; ``hints`` say what to do about likely wrong keys.
 
-    ``max_bytes`` bounds its canonical JSON. ``ignored`` keys are accepted and dropped.
+    ``max_bytes`` bounds its canonical JSON without the field ``uncounted``. ``ignored`` keys are accepted and dropped.
     """
 
     noun: str
@@ -146,6 +146,7 @@ class Record:
     hints: Mapping[str, str] = field(default_factory=dict)
     ignored: tuple[str, ...] = ()
     max_bytes: int | None = None
+    uncounted: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

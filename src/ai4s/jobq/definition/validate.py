@@ -13,7 +13,6 @@ from ai4s.jobq.definition.cycles import find_cycles
 from ai4s.jobq.definition.document import NOWHERE, Locate, Path, Place, problem_at, shown
 from ai4s.jobq.definition.expressions import ExpressionError, parse
 from ai4s.jobq.definition.faults import signal_name_fault
-from ai4s.jobq.definition.fields import NOT_YET
 from ai4s.jobq.definition.head_check import head_problems
 from ai4s.jobq.definition.matrix import Expansion
 from ai4s.jobq.definition.model import DepPolicy, Task, WorkflowDefinition
@@ -21,7 +20,6 @@ from ai4s.jobq.definition.parts import OnTimeout
 from ai4s.jobq.definition.reference_check import ReferenceCheck, Surroundings
 from ai4s.jobq.definition.template_fields import strings_of_head, strings_of_task
 from ai4s.jobq.definition.templates import has_template
-from ai4s.jobq.definition.unsupported import unsupported_of_task
 from ai4s.jobq.errors import Problem
 from ai4s.jobq.ids import near_names, queue_name_problem
 
@@ -35,13 +33,11 @@ def nowhere(path: Path) -> Place:
     return NOWHERE
 
 
-def validate(
-    definition: WorkflowDefinition, *, locate: Locate = nowhere, not_yet: Collection[str] = NOT_YET
-) -> list[Problem]:
+def validate(definition: WorkflowDefinition, *, locate: Locate = nowhere) -> list[Problem]:
     """Everything wrong with a definition whose fields are well-formed; empty when it is a legal DAG."""
     tasks: list[Task | None] = [*definition.tasks]
     expansion = Expansion(tasks=tasks, items=[*range(len(tasks))])
-    return graph_problems(definition, expansion, locate=locate, not_yet=not_yet)
+    return graph_problems(definition, expansion, locate=locate)
 
 
 def graph_problems(
@@ -51,7 +47,6 @@ def graph_problems(
     locate: Locate,
     unread: Collection[tuple[int, int]] = frozenset(),
     params: Collection[str] | None = None,
-    not_yet: Collection[str] = NOT_YET,
 ) -> list[Problem]:
     """As ``validate``, for a definition with mistakes; the tasks are those of ``expansion``.
 
@@ -59,8 +54,8 @@ def graph_problems(
     of the parents whose names could not be read. ``params``: the names that may be read, when not those of ``head``.
     """
     names = head.params if params is None else params
-    graph = _Graph(expansion, names, locate, unread, not_yet)
-    found = [*head_problems(head, locate=locate, not_yet=not_yet), *graph.problems(head)]
+    graph = _Graph(expansion, names, locate, unread)
+    found = [*head_problems(head, locate=locate), *graph.problems(head)]
     return list(dict.fromkeys(found))
 
 
@@ -71,14 +66,12 @@ class _Graph:
         params: Collection[str],
         locate: Locate,
         unread: Collection[tuple[int, int]],
-        not_yet: Collection[str],
     ) -> None:
         self._tasks = [(number, task) for number, task in enumerate(expansion.tasks) if task is not None]
         self._expansion = expansion
         self._params = dict.fromkeys(params)
         self._locate = locate
         self._unread = unread
-        self._not_yet = not_yet
         self._numbers: dict[str, int] = {}
         for number, task in self._tasks:
             self._numbers.setdefault(task.name, number)
@@ -107,8 +100,6 @@ class _Graph:
         yield from self._bad_condition(path, task)
         yield from self._bad_combination(path, task)
         yield from self._bad_names(path, task)
-        for where, sentence in unsupported_of_task(task, self._not_yet):
-            yield self._problem((*path, *where), sentence)
         for place in strings_of_task(task):
             yield from references.of_task(number, task.name, place, (*path, *place.path))
 
