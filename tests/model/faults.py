@@ -110,8 +110,8 @@ class Actor:
             return
         self.dead = True
         self.died.set_result(None)
-        for task in list(self.tasks):
-            task.cancel()
+        for task in list(self.tasks):  # once it has begun: a coroutine that never ran is complained about
+            asyncio.get_running_loop().call_soon(task.cancel)
 
     async def call(self, call: str, what: str, do: Callable[[], T], *, touch: Callable[[], None] | None = None) -> T:
         """One call of a port; ``do`` is what happens in the cloud.

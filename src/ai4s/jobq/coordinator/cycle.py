@@ -64,6 +64,8 @@ class WorkflowCycle:
         self.outbox = Outbox(store, self._owner, [])
         self.turns_due: list[str] = []
         """Other workflows for which this turn made room."""
+        self.is_settling = False
+        """Whether the run may be ahead of the table, its dispatches neither stored nor in the outbox yet."""
         self.has_more = False
         """Whether more could be dispatched at once if the outbox were empty."""
         self._store = store
@@ -78,6 +80,13 @@ class WorkflowCycle:
         Afterwards the deliveries may be acknowledged and the outbox sent. Raises what the store raises; then nothing may be
         acknowledged, and the run has been thrown away.
         """
+        self.is_settling = True
+        try:
+            return await self._settle(deliveries, events)
+        finally:
+            self.is_settling = False
+
+    async def _settle(self, deliveries: Sequence[Delivery], events: Sequence[Event]) -> Decision | None:
         for attempt in range(MAX_CONFLICTS):
             try:
                 if not await self._load_for(deliveries):
@@ -116,9 +125,11 @@ class WorkflowCycle:
         self.header = None if stored is None else stored.header
         if self.header is None or self.header.ended_at is not None:
             return False
-        self.loaded = await self._store.load(self.workflow_id)
-        if self.loaded is None:
+        loaded = await self._store.load(self.workflow_id)
+        self.header = None if loaded is None else loaded.header
+        if loaded is None or loaded.header.ended_at is not None:  # somebody else ended it between the two reads
             return False
+        self.loaded = loaded
         await self._tidy_index(self.loaded)
         self.outbox.adopt(self.loaded.header)
         self._verified_at = asked_at

@@ -148,7 +148,8 @@ class Sweep:
         claims = self._workers.claims()
         if not self._private:
             emptied = await self._look_at_queues(_runs(cycles).values())
-            for workflow_id, run in _runs(cycles).items():
+            settled = {workflow_id: cycle for workflow_id, cycle in cycles.items() if not cycle.is_settling}
+            for workflow_id, run in _runs(settled).items():
                 unsent = {entry.row for entry in cycles[workflow_id].outbox.unsent}
                 finds.add(workflow_id, lost_tasks(workflow_id, run, emptied, claims, unsent=unsent))
         now, runs = self._clock.monotonic(), _runs(cycles)
