@@ -5,9 +5,13 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from ai4s.jobq.control import cancel_workflow
-from ai4s.jobq.coordinator.reconcile import EmptyQueues, LiveWorkers, UnclaimedTasks
+from ai4s.jobq.coordinator.reconcile import EmptyQueues, LiveWorkers, UnclaimedTasks, overtaken_tasks
 from ai4s.jobq.coordinator.settings import CoordinatorSettings
+from ai4s.jobq.engine.events import TaskFailed
+from ai4s.jobq.engine.graph import Graph
+from ai4s.jobq.engine.run import WorkflowRun
 from ai4s.jobq.engine.states import TaskState
+from ai4s.jobq.engine.task_run import TaskRun
 from ai4s.jobq.ports.table import ETag
 from ai4s.jobq.store.workers import LIVE_S, SeenWorker, WorkerRecord
 from tests.coordinator.stage import Stage, attempts, counted
@@ -183,3 +187,39 @@ def test_a_task_claimed_in_between_is_unclaimed_anew() -> None:
 
     assert not tasks.for_at_least("w/t000000", 60, 120.0)
     assert tasks.for_at_least("w/t000000", 60, 160.0)
+
+
+# -- overtaken
+
+
+HOUR = timedelta(hours=1)
+
+
+def overtaken(*, waits: timedelta, later: int, claims: frozenset[str] = frozenset()) -> dict[str, list[TaskFailed]]:
+    """What is found of one task that waits so long, while so many that were dispatched after it have ended."""
+    now = datetime(2026, 1, 2, tzinfo=UTC)
+    old = TaskRun(0, stored=TaskState.READY, attempt=1, ready_at=now - waits)
+    ended = [
+        TaskRun(number, stored=TaskState.COMPLETED, attempt=1, ready_at=now - waits + timedelta(seconds=number))
+        for number in range(1, later + 1)
+    ]
+    run = WorkflowRun(Graph(workflow(many(later + 1))), run="r", tasks=[old, *ended])
+    return overtaken_tasks({"wf": run}, claims, now=now, window=lambda queue: 5)
+
+
+def test_a_task_that_two_windows_have_overtaken_for_an_hour_is_lost() -> None:
+    (lost,) = overtaken(waits=HOUR, later=10)["wf"]
+
+    assert (lost.number, lost.attempt) == (0, 1)
+
+
+def test_a_task_that_waits_for_less_than_an_hour_is_not_overtaken() -> None:
+    assert not overtaken(waits=HOUR - timedelta(seconds=1), later=10)
+
+
+def test_a_task_that_fewer_than_two_windows_have_overtaken_is_not_lost() -> None:
+    assert not overtaken(waits=HOUR, later=9)
+
+
+def test_a_task_that_a_live_worker_claims_is_not_overtaken() -> None:
+    assert not overtaken(waits=HOUR, later=10, claims=frozenset({"wf/t000000"}))

@@ -4,14 +4,18 @@ A message can vanish without a trace: a queue was cleared, a message expired on 
 steps of a purge. Evidence, in this order, is needed before a task counts as lost: its queue's count (which includes hidden
 messages) was 0 on two looks a visibility timeout apart, the completion queue was seen empty after the second, and no live
 worker claims the task. Then a *new attempt* follows, so that duplicate detection cannot swallow it.
+
+A queue that is never empty gives no such evidence. There a task counts as lost when it has been dispatched for an hour,
+nobody claims it, and two windows of tasks that were dispatched *later* have ended.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Mapping, Set
+from bisect import bisect_right
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from ai4s.jobq.engine.events import Cause, TaskFailed
 from ai4s.jobq.engine.run import WorkflowRun
@@ -19,6 +23,8 @@ from ai4s.jobq.engine.states import TaskState
 from ai4s.jobq.engine.task_run import TaskRun
 from ai4s.jobq.store.layout import job_row
 from ai4s.jobq.store.workers import LIVE_S, SeenWorker
+
+OVERTAKEN_AFTER = timedelta(hours=1)
 
 _HELD = frozenset({TaskState.READY, TaskState.RUNNING})
 
@@ -120,6 +126,36 @@ def lost_tasks(
         and key_of(workflow_id, run, task) not in claims
         and job_row(task.number, len(run.graph)) not in unsent
     ]
+
+
+def overtaken_tasks(
+    runs: Mapping[str, WorkflowRun], claims: Set[str], *, now: datetime, window: Callable[[str], int]
+) -> dict[str, list[TaskFailed]]:
+    """By workflow, the tasks that so many later ones have overtaken on their queue that their message must have vanished.
+
+    ``claims`` are the jobs that live workers have in hand or whose message is still to be sent.
+    """
+    waiting: dict[str, list[tuple[datetime, str, TaskRun]]] = defaultdict(list)
+    for workflow_id, run in runs.items():
+        for job in _held(run):
+            is_old = job.ready_at is not None and now - job.ready_at >= OVERTAKEN_AFTER
+            if is_old and job.ready_at and job.state is TaskState.READY and key_of(workflow_id, run, job) not in claims:
+                waiting[run.graph.queue(job.number)].append((job.ready_at, workflow_id, job))
+    found: dict[str, list[TaskFailed]] = defaultdict(list)
+    for queue, jobs in waiting.items():
+        ended = sorted(_dispatch_times_of_ended(runs.values(), queue))
+        for ready_at, workflow_id, job in jobs:
+            if len(ended) - bisect_right(ended, ready_at) >= 2 * window(queue):
+                found[workflow_id].append(_lost(runs[workflow_id], job, "two windows of later tasks have overtaken it"))
+    return found
+
+
+def _dispatch_times_of_ended(runs: Iterable[WorkflowRun], queue: str) -> Iterator[datetime]:
+    """When the tasks of a queue that have ended were dispatched."""
+    for run in runs:
+        for job in (*run.tasks, *run.jobs.values()):
+            if job.state.is_terminal and job.ready_at is not None and run.graph.queue(job.number) == queue:
+                yield job.ready_at
 
 
 def unclaimed(workflow_id: str, run: WorkflowRun, claims: frozenset[str]) -> list[str]:

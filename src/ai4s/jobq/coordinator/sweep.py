@@ -18,11 +18,12 @@ from ai4s.jobq.coordinator.reconcile import (
     UnclaimedTasks,
     abandoned_tasks,
     lost_tasks,
+    overtaken_tasks,
     unclaimed,
 )
 from ai4s.jobq.coordinator.settings import CoordinatorSettings
 from ai4s.jobq.coordinator.windows import QueueWindows
-from ai4s.jobq.engine.events import Event
+from ai4s.jobq.engine.events import Event, TaskFailed
 from ai4s.jobq.engine.run import WorkflowRun
 from ai4s.jobq.errors import CorruptRecordError, OperationalError
 from ai4s.jobq.ports.clock import Clock
@@ -40,6 +41,10 @@ class Finds:
 
     look_at: list[str] = field(default_factory=list)
     events: dict[str, list[Event]] = field(default_factory=dict)
+
+    def update(self, events: Mapping[str, Sequence[Event]]) -> None:
+        for workflow_id, found in events.items():
+            self.add(workflow_id, found)
 
     def add(self, workflow_id: str, events: Sequence[Event]) -> None:
         if events:
@@ -152,12 +157,18 @@ class Sweep:
             for workflow_id, run in _runs(settled).items():
                 unsent = {entry.row for entry in cycles[workflow_id].outbox.unsent}
                 finds.add(workflow_id, lost_tasks(workflow_id, run, emptied, claims, unsent=unsent))
+            finds.update(self._overtaken(settled, claims))
         now, runs = self._clock.monotonic(), _runs(cycles)
         halted = [key for workflow_id, run in runs.items() for key in unclaimed(workflow_id, run, claims)]
         self._unclaimed.look(halted, now)
         after_s = 2 * self._settings.task_visibility_s
         for workflow_id, run in runs.items():
             finds.add(workflow_id, abandoned_tasks(workflow_id, run, self._unclaimed, after_s=after_s, now=now))
+
+    def _overtaken(self, cycles: Mapping[str, WorkflowCycle], claims: frozenset[str]) -> dict[str, list[TaskFailed]]:
+        """Tasks that wait on queues which are never empty, but which long since should have had their turn."""
+        unsent = {f"{key}/{entry.row}" for key, cycle in cycles.items() for entry in cycle.outbox.unsent}
+        return overtaken_tasks(_runs(cycles), claims | unsent, now=self._clock.now(), window=self._windows.size)
 
     async def _look_at_queues(self, runs: Iterable[WorkflowRun]) -> dict[str, datetime]:
         """The queues that are proven to have been empty, with the time since when."""
@@ -182,6 +193,5 @@ def _queues_in_use(run: WorkflowRun) -> set[str]:
     """Queues on which the run has tasks dispatched."""
     if not run.active:
         return set()
-    return {
-        run.graph.queues[task.number] for task in run.tasks if task.stored is not None and not task.state.is_terminal
-    }
+    jobs = (*run.tasks, *run.jobs.values())
+    return {run.graph.queue(job.number) for job in jobs if job.stored is not None and not job.state.is_terminal}
