@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 from ai4s.jobq.contexts import OwnsContexts
@@ -28,7 +28,7 @@ class WorkSpecification(OwnsContexts):
         """The kwargs of the jobs of a seed: an iterable of mappings, or an async one."""
         raise NotImplementedError(f"{type(self).__name__} has no list_tasks: write one that yields the jobs' kwargs")
 
-    def already_done(self, **kwargs: Any) -> Any:
+    def already_done(self, *args: Any, **kwargs: Any) -> Any:
         """Whether the job with these kwargs need not be pushed. Not asked when ``force`` is set."""
         return False
 
@@ -52,33 +52,68 @@ async def batch_enqueue(
 
     Memory is bounded by what is returned, however much there is to do. An error anywhere ends it; what was pushed stays.
     """
-    pushed: list[JobQFuture] = []
+    batch = _Batch(
+        queue, work_spec, force=force, num_retries=num_retries, dry_run=dry_run, reply_requested=reply_requested
+    )
     with progress_bar("Pushing", show=show_progress) as advance:
+        try:
+            async with work_spec:
+                await batch.run(num_list_task_workers, num_enqueue_workers, advance)
+        except ExceptionGroup as group:  # of the many that work side by side the first one tells what is wrong
+            raise group.exceptions[0] from group
+    return batch.pushed
 
-        async def enqueue(kwargs: dict[str, Any]) -> None:
-            if not force and await _settled(work_spec.already_done(**kwargs)):
-                return
-            if not dry_run:
-                pushed.append(
-                    await work_spec.enqueue_task(
-                        queue, num_retries=num_retries, reply_requested=reply_requested, **kwargs
-                    )
-                )
+
+class _Batch:
+    """One call of ``batch_enqueue``: listing and pushing side by side, with bounded queues between."""
+
+    def __init__(
+        self,
+        queue: JobQ,
+        work_spec: WorkSpecification,
+        *,
+        force: bool,
+        num_retries: int,
+        dry_run: bool,
+        reply_requested: bool,
+    ) -> None:
+        self.pushed: list[JobQFuture] = []
+        self._queue = queue
+        self._work_spec = work_spec
+        self._force = force
+        self._num_retries = num_retries
+        self._dry_run = dry_run
+        self._reply_requested = reply_requested
+
+    async def run(self, listers: int, pushers: int, advance: Callable[[int], None]) -> None:
+        """Until everything is pushed. Raises an ``ExceptionGroup`` of what went wrong."""
+        seeds: asyncio.Queue[Any] = asyncio.Queue(listers)
+        jobs: asyncio.Queue[Any] = asyncio.Queue(_WAITING)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(_feed(_each(self._work_spec.task_seeds()), seeds, readers=listers))
+            listing = [group.create_task(self._list(seeds, jobs)) for _ in range(listers)]
+            group.create_task(_close_after(listing, jobs, readers=pushers))
+            for _ in range(pushers):
+                group.create_task(self._push_all(jobs, advance))
+
+    async def _list(self, seeds: asyncio.Queue[Any], jobs: asyncio.Queue[Any]) -> None:
+        while (seed := await seeds.get()) is not _END:
+            async for kwargs in _each(self._work_spec.list_tasks(seed, self._force)):
+                await jobs.put(dict(kwargs))
+
+    async def _push_all(self, jobs: asyncio.Queue[Any], advance: Callable[[int], None]) -> None:
+        while (kwargs := await jobs.get()) is not _END:
+            if self._force or not await _settled(self._work_spec.already_done(**kwargs)):
+                await self._push(kwargs)
             advance(1)
 
-        async def list_seed(seed: Any) -> AsyncIterator[dict[str, Any]]:
-            async for kwargs in _each(work_spec.list_tasks(seed, force)):
-                yield dict(kwargs)
-
-        async with work_spec, asyncio.TaskGroup() as group:
-            seeds: asyncio.Queue[Any] = asyncio.Queue(num_list_task_workers)
-            jobs: asyncio.Queue[Any] = asyncio.Queue(_WAITING)
-            group.create_task(_feed(_each(work_spec.task_seeds()), seeds, readers=num_list_task_workers))
-            listing = [group.create_task(_list(seeds, list_seed, jobs)) for _ in range(num_list_task_workers)]
-            group.create_task(_close_after(listing, jobs, readers=num_enqueue_workers))
-            for _ in range(num_enqueue_workers):
-                group.create_task(_drain(jobs, enqueue))
-    return pushed
+    async def _push(self, kwargs: dict[str, Any]) -> None:
+        if self._dry_run:
+            return
+        future = await self._work_spec.enqueue_task(
+            self._queue, num_retries=self._num_retries, reply_requested=self._reply_requested, **kwargs
+        )
+        self.pushed.append(future)
 
 
 async def get_results(futures: Sequence[JobQFuture], n_workers: int = 32) -> list[Any]:
@@ -103,23 +138,10 @@ async def _feed(source: AsyncIterator[Any], into: asyncio.Queue[Any], *, readers
         await into.put(_END)
 
 
-async def _list(
-    seeds: asyncio.Queue[Any], list_seed: Callable[[Any], AsyncIterator[Any]], jobs: asyncio.Queue[Any]
-) -> None:
-    while (seed := await seeds.get()) is not _END:
-        async for kwargs in list_seed(seed):
-            await jobs.put(kwargs)
-
-
 async def _close_after(listing: Sequence[asyncio.Task[None]], jobs: asyncio.Queue[Any], *, readers: int) -> None:
     await asyncio.wait(listing)
     for _ in range(readers):
         await jobs.put(_END)
-
-
-async def _drain(jobs: asyncio.Queue[Any], enqueue: Callable[[dict[str, Any]], Awaitable[None]]) -> None:
-    while (kwargs := await jobs.get()) is not _END:
-        await enqueue(kwargs)
 
 
 async def _each(values: Any) -> AsyncIterator[Any]:

@@ -37,8 +37,8 @@ class Processor(OwnsContexts):
     ``register_context_manager`` hands over what is to be opened and closed with it.
     """
 
-    async def __call__(self, **kwargs: Any) -> Any:
-        """Run one job."""
+    async def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run one job; ``kwargs`` are the job's."""
         raise NotImplementedError(f"{type(self).__name__} has no __call__: write one that runs a job")
 
     def resume(self) -> None:
@@ -56,7 +56,7 @@ class SequentialProcessor(Processor):
         self._turn = asyncio.Lock()
         self.__signature__ = inspect.signature(callback)  # decides which parameters are filled in
 
-    async def __call__(self, **kwargs: Any) -> Any:
+    async def __call__(self, *args: Any, **kwargs: Any) -> Any:
         async with self._turn:
             return await called(self._callback, kwargs)
 
@@ -88,7 +88,7 @@ class ShellCommandProcessor(Processor):
             await self._shell.__aexit__(kind, error, trace)
         await super().__aexit__(kind, error, trace)
 
-    async def __call__(  # type: ignore[override]  # the arguments that a shell job may have
+    async def __call__(
         self,
         cmd: str,
         _job_id: str = "",
