@@ -34,9 +34,11 @@ from ai4s.jobq.store.commit import write
 from ai4s.jobq.store.layout import HEADER, chunk_row, private_queue, task_row
 from ai4s.jobq.store.records import PURGING, Header, index_record
 from ai4s.jobq.store.workflows import WorkflowStore
+from tests.coordinator.stage import QUICK, Stage
 from tests.support.faults import Faults, FaultyServices, ProcessKilled
 from tests.support.small import many, workflow
 from tests.support.waiting import until
+from tests.support.workers import SUCCEED, Act, ScriptedWorker, always, by_name
 from tests.worker.stage import open_stage
 
 CLOCK = SystemClock()
@@ -497,3 +499,71 @@ def test_retention_is_a_duration_or_never() -> None:
     for wrong in ("7", "0d", "-1d", "soon", ""):
         with pytest.raises(SettingsError, match="retention"):
             CoordinatorSettings(retention=wrong)
+
+
+async def test_a_coordinator_purges_what_is_older_than_its_retention(store: WorkflowStore) -> None:
+    """B12."""
+    await ended(store, "old", ago=timedelta(days=8))
+    await ended(store, "young")
+    stage = Stage(store.services)
+
+    async with stage.coordinator(replace(QUICK, retention="7d")):
+        await until(lambda: is_gone(store, "old"))
+
+    assert await store.header("young") is not None
+
+
+# A coordinator at work.
+
+
+@pytest.mark.parametrize(
+    ("kind", "table", "key"),
+    [("table.get", "Workflows", "w1"), ("table.transact", "Workflows", "w1"), ("queue.send", "", "")],
+)
+async def test_a_coordinator_that_a_purge_overtakes_writes_nothing_back(
+    store: WorkflowStore, kind: str, table: str, key: str
+) -> None:
+    """Between its commit and what it does next."""
+    stage, faults, purged = Stage(store.services), Faults(), asyncio.Event()
+
+    async def overtake(_: object) -> None:
+        header = await header_of(store, "w1")
+        await erase_workflow(store, Victim(workflow_id="w1", run=header.run, ended_at=None))
+        purged.set()
+
+    async def arm(_: object) -> None:
+        faults.hook(kind, table, key=key, hook=overtake)
+
+    faults.hook("table.transact", store.names.tasks_table, hook=arm, after=True)
+    async with stage.coordinator(faults=faults), ScriptedWorker(store, always(SUCCEED)):
+        await stage.submit(workflow(many(3)), "w1")
+        await purged.wait()
+        await stage.submit(workflow(many(3)), "w2")
+        await stage.completed("w2")
+
+    assert await left_of(store, "w1") == []
+
+
+async def test_a_purge_with_force_ends_a_run_at_work_and_the_coordinator_goes_on(store: WorkflowStore) -> None:
+    stage = Stage(store.services)
+    held = asyncio.Event()
+    started = asyncio.Event()
+
+    async def hold() -> None:
+        started.set()
+        await held.wait()
+
+    script = by_name({"slow": Act(says_started=True, first=hold)})
+    async with stage.coordinator(), ScriptedWorker(store, script):
+        await stage.submit(workflow({"slow": [], "next": ["slow"]}), "w1")
+        await started.wait()
+        await purge(store, Selection(ids=["w1"]))
+        held.set()
+        await stage.submit(workflow({"slow": []}), "w2")
+        await stage.completed("w2")
+
+    assert await left_of(store, "w1") == []
+
+
+async def is_gone(store: WorkflowStore, workflow_id: str) -> bool:
+    return await left_of(store, workflow_id) == []

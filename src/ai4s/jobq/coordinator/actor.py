@@ -202,8 +202,8 @@ class WorkflowActor:
             await self._index.retire(record)
             if await self.cycle.has_moved_on(header):  # a retry overtook us, and tidied before we wrote
                 await self._index.forget_ended(ended_row(header.ended_at, header.workflow_id))
-        else:
-            await self._index.refresh(record)
+        elif await self._index.refresh(record) and await self.cycle.has_moved_on(header):
+            await self._index.withdraw(record)  # a purge overtook us, and took the row before we wrote
         self._indexed, self._indexed_at = facts, now
 
     def _plan(self, decision: Decision) -> None:

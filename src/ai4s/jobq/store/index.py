@@ -46,22 +46,26 @@ class WorkflowIndex:
             values = {**entity.values, "poke": new_nonce()}
             await self.table.transact(ACTIVE, [Replace(workflow_id, values, entity.etag)])
 
-    async def refresh(self, record: IndexRecord) -> None:
-        """Bring the active row up to date, unless it is newer already. Keeps its ``poke``; mends a damaged row."""
+    async def refresh(self, record: IndexRecord) -> bool:
+        """Bring the active row up to date, unless it is newer already. Keeps its ``poke``; mends a damaged row.
+
+        Whether there was none: who acts on what he read a while ago then has to look whether there still is a workflow.
+        """
         entity = await self.table.get(ACTIVE, record.workflow_id)
         try:
             if entity is None:
                 await self.table.transact(ACTIVE, [Insert(record.workflow_id, record.values())])
-                return
+                return True
             stored = _readable(entity)
             if stored is not None and stored.run == record.run and stored.rev > record.rev:
-                return
+                return False
             values = replace(record, poke="" if stored is None else stored.poke).values()
             await self.table.transact(ACTIVE, [Replace(record.workflow_id, values, entity.etag)])
         except (EntityExistsError, StaleWriteError):
-            return  # a client poked or another coordinator wrote: the next change or sweep brings it up to date
+            pass  # a client poked or another coordinator wrote: the next change or sweep brings it up to date
         except NewerVersionError:
-            return  # a newer release keeps this row
+            pass  # a newer release keeps this row
+        return False
 
     async def park(self, workflow_id: str, reason: str) -> None:
         """Note on the active row why a workflow is set aside; the next refresh clears it."""
