@@ -99,10 +99,10 @@ class TaskLogs:
         if not self._said:
             self._said = True
             LOG.warning(
-                "What tasks print cannot be stored, so it is in this worker's log only: %s Tasks run on; storing is tried "
-                "again every %.0f s.",
-                str(exc) or type(exc).__name__,
+                "What tasks print cannot be stored, so it is in this worker's log only. Tasks run on; storing is tried again "
+                "every %.0f s. %s",
                 LEAVE_ALONE_S,
+                str(exc) or type(exc).__name__,
                 extra={"event": "task_log_failed"},
             )
 
