@@ -30,7 +30,7 @@ class StoredRow:
 
 @dataclass(slots=True)
 class StoredRun:
-    """The header and the rows of one run."""
+    """The header, the rows and the signals of one run."""
 
     run: str
     life: int = 1
@@ -38,6 +38,11 @@ class StoredRun:
     stop: Stop = Stop.NONE
     stopped_at: datetime | None = None
     ended_at: datetime | None = None
+    paused: bool = False
+    abandoned: bool = False
+    deadline: datetime | None = None
+    failure: str = ""
+    signals: dict[str, object | None] = field(default_factory=dict)
     rows: dict[int, StoredRow] = field(default_factory=dict)
 
     def commit(self, run: WorkflowRun, decision: Decision) -> None:
@@ -46,8 +51,12 @@ class StoredRun:
             return
         self.life, self.state, self.stop = run.life, run.state, run.stop
         self.stopped_at, self.ended_at = run.stopped_at, run.ended_at
+        self.paused, self.abandoned = run.paused, run.abandoned
+        self.deadline, self.failure = run.deadline, run.failure
         for number in decision.rows:
-            self.rows[number] = StoredRow(_row_of(run.tasks[number]), run.life)
+            job = run.at(number)
+            assert job is not None
+            self.rows[number] = StoredRow(_row_of(job), run.life)
 
     def load(self, graph: Graph) -> WorkflowRun:
         """The run that is stored, every derived state and count computed anew."""
@@ -59,6 +68,11 @@ class StoredRun:
             stop=self.stop,
             stopped_at=self.stopped_at,
             ended_at=self.ended_at,
+            paused=self.paused,
+            abandoned=self.abandoned,
+            deadline=self.deadline,
+            failure=self.failure,
+            signals=dict(self.signals),
             tasks=[replace(row.task, life=row.life) for row in self.rows.values()],
         )
 
