@@ -15,7 +15,7 @@ from ai4s.jobq.ports.clock import SystemClock
 from ai4s.jobq.ports.services import Services
 from ai4s.jobq.ports.table import Merge
 from ai4s.jobq.purge.plan import Selection, make_plan
-from ai4s.jobq.purge.purge import drop_tables, purge_workflows
+from ai4s.jobq.purge.purge import drop_everything, purge_workflows
 from ai4s.jobq.settings import Target
 from ai4s.jobq.signs import AT_ONCE
 from ai4s.jobq.store.layout import task_row
@@ -83,7 +83,7 @@ async def test_a_purge_leaves_nothing_and_costs_few_requests(services: Services,
 async def test_dropped_tables_are_gone_and_made_again(store: WorkflowStore) -> None:
     await store.submit(workflow(many(3)), now=CLOCK.now(), workflow_id="w1")
 
-    await drop_tables(store)
+    await drop_everything(store)
 
     assert await store.header("w1") is None
     assert (await store.submit(workflow(many(3)), now=CLOCK.now(), workflow_id="w1")).created

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ai4s.jobq.adapters.local import open_local
+from ai4s.jobq.client import WorkflowClient
 from ai4s.jobq.control import retry_workflow
 from ai4s.jobq.coordinator.retention import AT_A_TIME, Retention
 from ai4s.jobq.coordinator.settings import CoordinatorSettings
@@ -29,7 +30,7 @@ from ai4s.jobq.ports.queue import OutgoingMessage
 from ai4s.jobq.ports.table import Insert, Merge, Value
 from ai4s.jobq.purge.erase import Victim, erase_workflow
 from ai4s.jobq.purge.plan import Plan, Selection, make_plan
-from ai4s.jobq.purge.purge import drain_queues, drop_tables, purge_workflows, queues_to_drain
+from ai4s.jobq.purge.purge import drain_queues, drop_everything, purge_workflows, queues_to_drain
 from ai4s.jobq.store.commit import write
 from ai4s.jobq.store.layout import HEADER, chunk_row, private_queue, task_row
 from ai4s.jobq.store.records import PURGING, Header, index_record
@@ -417,7 +418,7 @@ async def test_dropping_the_tables_leaves_nothing_of_the_prefix(store: WorkflowS
     await ended(store, "w1")
     await submitted(store, "w2")
 
-    purged = await drop_tables(store)
+    purged = await drop_everything(store)
 
     assert purged.blobs == 2
     assert not await store.table.exists()
@@ -433,7 +434,7 @@ async def test_a_table_that_is_still_being_deleted_is_waited_for(store: Workflow
     process = WorkflowStore(FaultyServices(store.services, faults), account="local", prefix="Test")
     faults.refuse("table.exists", times=2)
 
-    assert (await drop_tables(process)).tables_dropped
+    assert (await drop_everything(process)).tables_dropped
     assert faults.count("table.exists") == 4
 
 
@@ -567,3 +568,22 @@ async def test_a_purge_with_force_ends_a_run_at_work_and_the_coordinator_goes_on
 
 async def is_gone(store: WorkflowStore, workflow_id: str) -> bool:
     return await left_of(store, workflow_id) == []
+
+
+# From Python.
+
+
+async def test_a_client_purges_what_has_ended_and_refuses_the_rest(store: WorkflowStore) -> None:
+    client = WorkflowClient(store)
+    await ended(store, "old")
+    await submitted(store, "new")
+    seen: list[int] = []
+
+    assert (await client.purge(on_progress=seen.append)).workflows == 1
+    assert seen == [1]
+    with pytest.raises(OperationalError, match="nothing was deleted: new"):
+        await client.purge("new")
+    with pytest.raises(OperationalError, match="nothing was deleted: new"):
+        await client.purge(drop_tables=True)
+    assert (await client.purge(drop_tables=True, terminal_only=False)).tables_dropped
+    assert await client.list_workflows() == []

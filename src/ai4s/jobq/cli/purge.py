@@ -126,10 +126,10 @@ async def _look(client: WorkflowClient, wish: Wish) -> Prospect:
 
 async def _carry_out(client: WorkflowClient, prospect: Prospect, wish: Wish) -> Purged:
     from ai4s.jobq.ports.clock import SystemClock
-    from ai4s.jobq.purge.purge import drain_queues, drop_tables, purge_workflows
+    from ai4s.jobq.purge.purge import drain_queues, drop_everything, purge_workflows
 
     if wish.drop_tables:
-        purged = await drop_tables(client.store, keep_blobs=wish.keep_blobs)
+        purged = await drop_everything(client.store, keep_blobs=wish.keep_blobs)
     else:
         with _Progress(len(prospect.plan.chosen)) as progress:
             purged = await purge_workflows(

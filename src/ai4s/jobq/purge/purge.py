@@ -77,7 +77,7 @@ async def purge_workflows(
     return purged
 
 
-async def drop_tables(store: WorkflowStore, *, keep_blobs: bool = False) -> Purged:
+async def drop_everything(store: WorkflowStore, *, keep_blobs: bool = False) -> Purged:
     """Drop both tables of the prefix and the completion queue, and delete all blobs; what is not there is no error.
 
     Returns when the service has finished, which takes Azure a minute. Raises: ``StorageUnavailableError`` when it has not
