@@ -15,8 +15,8 @@ from typing import Any
 import ai4s.jobq.ids
 import ai4s.jobq.store.workflows
 import ai4s.jobq.worker.loop
+import ai4s.jobq.worker.outcome
 import ai4s.jobq.worker.presence
-import ai4s.jobq.worker.tasks
 from ai4s.jobq.coordinator import actor as coordinator_actor
 from ai4s.jobq.coordinator import cycle, outbox, reconcile, sweep
 from ai4s.jobq.errors import AccessDeniedError
@@ -198,7 +198,7 @@ def _small_world(scenario: Scenario, files: OutputFiles) -> Iterator[None]:
         (ai4s.jobq.ids, "os", SimpleNamespace(urandom=ids.randbytes)),
         (ai4s.jobq.ids, "secrets", SimpleNamespace(token_hex=lambda count: ids.randbytes(count).hex())),
         (ai4s.jobq.worker.loop, "open_scratch", open_memory_scratch),
-        (ai4s.jobq.worker.tasks, "read_output_file", files.read),
+        (ai4s.jobq.worker.outcome, "read_output_file", files.read),
         (ai4s.jobq.worker.presence, "_version", lambda: "model"),
         (ai4s.jobq.store.workflows, "MAX_ROWS", scenario.rows_per_commit),
         (cycle, "MAX_OUTBOX", scenario.outbox),
