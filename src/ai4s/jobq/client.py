@@ -7,16 +7,32 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
 
 from ai4s.jobq.adapters.factory import open_store
-from ai4s.jobq.control import CancelResult, RetryResult, cancel_workflow, retry_workflow
+from ai4s.jobq.control import (
+    ChangeResult,
+    RetryResult,
+    cancel_workflow,
+    pause_workflow,
+    resume_workflow,
+    retry_workflow,
+)
+from ai4s.jobq.definition.labels import with_labels
 from ai4s.jobq.definition.model import WorkflowDefinition
+from ai4s.jobq.definition.params import bind
+from ai4s.jobq.definition.validate import validate
+from ai4s.jobq.describing import task_statuses
 from ai4s.jobq.engine.states import TaskState, WorkflowState
-from ai4s.jobq.errors import InternalError, JobqError, WaitTimeoutError
+from ai4s.jobq.errors import DefinitionError, InternalError, JobqError, OperationalError, WaitTimeoutError
+from ai4s.jobq.handle import WorkflowHandle
 from ai4s.jobq.ports.clock import Clock, SystemClock
+from ai4s.jobq.purge.plan import Selection, make_plan
+from ai4s.jobq.purge.purge import Purged, drop_everything, purge_workflows
 from ai4s.jobq.reading import (
     DETAIL_COLUMNS,
     ERROR_COLUMNS,
@@ -28,7 +44,8 @@ from ai4s.jobq.reading import (
     task_records,
 )
 from ai4s.jobq.settings import Target, resolve_target
-from ai4s.jobq.status import AggregateStatus, TaskStatus, WorkflowStatus, status_of, summed, task_statuses
+from ai4s.jobq.signalling import SignalResult, send_signal
+from ai4s.jobq.status import AggregateStatus, TaskStatus, WorkflowStatus, status_of, summed
 from ai4s.jobq.store.records import Header
 from ai4s.jobq.store.workflows import Submission, WorkflowStore
 
@@ -65,12 +82,22 @@ class WorkflowClient:
         async with cls.open(resolve_target(prefix, environ=os.environ)) as client:
             yield client
 
-    async def submit(self, definition: WorkflowDefinition, *, workflow_id: str | None = None) -> Submission:
+    async def submit(
+        self,
+        definition: WorkflowDefinition,
+        workflow_id: str | None = None,
+        *,
+        params: Mapping[str, Any] | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> Submission:
         """Store a workflow, ``pending`` until a coordinator sees it.
 
-        The same definition under the same id again changes nothing. Raises: ``WorkflowExistsError``: the id has another one.
+        ``params`` are the values it is given, None: those it was bound to; ``labels`` join its own. The same definition and
+        params under the same id again change nothing. Raises: ``DefinitionError``: everything that is wrong with it;
+        ``WorkflowExistsError``: the id has another one.
         """
-        return await self.store.submit(definition, now=self._clock.now(), workflow_id=workflow_id)
+        ready = ready_to_submit(definition, params=params, labels=labels)
+        return await self.store.submit(ready, now=self._clock.now(), workflow_id=workflow_id)
 
     async def submit_batch(
         self, definitions: Sequence[WorkflowDefinition], *, concurrency: int = 20
@@ -101,17 +128,24 @@ class WorkflowClient:
         return status_of((await header_of_existing(self.store, workflow_id)).header)
 
     async def list_workflows(
-        self, *, status: WorkflowState | None = None, recent: int | None = None, limit: int = 0
+        self,
+        *,
+        status: WorkflowState | None = None,
+        labels: Mapping[str, str] | None = None,
+        recent: int | None = None,
+        limit: int = 0,
     ) -> list[WorkflowStatus]:
         """Unfinished workflows, then ended ones, each newest first, at most ``limit`` (0: all).
 
-        ``recent``: instead so many of those that ended last. What is told of a running one may be some seconds old.
+        ``labels``: only those that have all of these. ``recent``: instead so many of those that ended last. What is told of
+        a running one may be some seconds old.
         """
+        wanted = (labels or {}).items()
         rows = index_rows(self.store) if recent is None else ended_rows(self.store, besides=set())
         most = min((count for count in (recent, limit) if count), default=0)
         found: list[WorkflowStatus] = []
         async for row in rows:
-            if status is None or row.state is status:
+            if (status is None or row.state is status) and wanted <= row.labels.items():
                 found.append(status_of(row))
             if most and len(found) >= most:
                 break
@@ -146,12 +180,41 @@ class WorkflowClient:
         """All workflows and their tasks, counted."""
         return summed([row async for row in index_rows(self.store)])
 
-    async def cancel(self, workflow_id: str) -> CancelResult:
+    def handle(self, workflow_id: str) -> WorkflowHandle:
+        """A handle of the workflow with this id, whether there is one or not."""
+        return WorkflowHandle(self, workflow_id)
+
+    async def open_run(self, workflow_id: str) -> WorkflowHandle:
+        """A handle of a workflow that exists. Raises: ``WorkflowNotFoundError``, with ids that look like it."""
+        await header_of_existing(self.store, workflow_id)
+        return self.handle(workflow_id)
+
+    async def cancel(self, workflow_id: str, *, force: bool = False) -> ChangeResult:
         """Have nothing more of a workflow started, and what runs stopped. Repeating it is harmless.
 
-        Raises: ``WorkflowNotFoundError``.
+        ``force`` gives up undoing as well. Raises: ``WorkflowNotFoundError``.
         """
-        return await cancel_workflow(self.store, workflow_id, self._clock)
+        return await cancel_workflow(self.store, workflow_id, self._clock, force=force)
+
+    async def pause(self, workflow_id: str) -> ChangeResult:
+        """Have nothing more of a workflow dispatched until it is resumed; what runs goes on, timers too.
+
+        Raises: ``WorkflowNotFoundError``; ``OperationalError``: it has ended, was cancelled, or only undoing and hooks are
+        left.
+        """
+        return await pause_workflow(self.store, workflow_id, self._clock)
+
+    async def resume(self, workflow_id: str) -> ChangeResult:
+        """Undo a pause. Raises: ``WorkflowNotFoundError``; ``OperationalError``: it has ended."""
+        return await resume_workflow(self.store, workflow_id, self._clock)
+
+    async def signal(self, workflow_id: str, name: str, data: Any = None) -> SignalResult:
+        """Send a signal; ``data`` (JSON of at most 32 KB) is the output of the tasks that wait for it.
+
+        It is kept: the first of a name answers every task, now and later. Raises: ``WorkflowNotFoundError``; ``UsageError``:
+        the name or the data cannot be; ``OperationalError``: the workflow has ended.
+        """
+        return await send_signal(self.store, workflow_id, name, data, self._clock)
 
     async def retry(self, workflow_id: str) -> RetryResult:
         """Have everything of an ended workflow done again that did not complete.
@@ -160,6 +223,32 @@ class WorkflowClient:
         ended yet, or belongs to a ``workflow run``.
         """
         return await retry_workflow(self.store, workflow_id, self._clock)
+
+    async def purge(
+        self,
+        *workflow_ids: str,
+        terminal_only: bool = True,
+        drop_tables: bool = False,
+        older_than: timedelta | None = None,
+        on_progress: Callable[[int], None] = lambda done: None,
+    ) -> Purged:
+        """Delete these workflows, else all that have ended, with everything of them. It can be interrupted and repeated.
+
+        ``terminal_only`` False takes unfinished ones too (they are cancelled first), ``drop_tables`` all of the prefix.
+        Raises: ``WorkflowNotFoundError``; ``OperationalError``: some have not ended, and nothing was deleted.
+        """
+        unfinished = drop_tables or not terminal_only
+        selection = Selection(ids=workflow_ids, older_than=older_than, unfinished=unfinished)
+        plan = await make_plan(self.store, selection, self._clock)
+        refused = [chosen.victim.workflow_id for chosen in plan.active] if terminal_only else []
+        refused += plan.left_alone if drop_tables else []
+        if refused:
+            raise OperationalError(
+                f"Not ended, so nothing was deleted: {', '.join(refused)}. Cancel them, or say terminal_only=False."
+            )
+        if drop_tables:
+            return await drop_everything(self.store)
+        return await purge_workflows(self.store, plan, self._clock, progress=on_progress)
 
     async def wait(self, workflow_id: str, *, timeout_s: float | None = None, poll_s: float = 1.0) -> WorkflowStatus:
         """The status of a workflow, without tasks, once it has ended.
@@ -205,3 +294,16 @@ class WorkflowClient:
         if header.task_count <= tasks_up_to:
             return await read_status(self.store, header.workflow_id, ERROR_COLUMNS)
         return status_of(header)
+
+
+def ready_to_submit(
+    definition: WorkflowDefinition,
+    *,
+    params: Mapping[str, Any] | None = None,
+    labels: Mapping[str, str] | None = None,
+) -> WorkflowDefinition:
+    """The definition with these params and labels, checked. Raises ``DefinitionError``: all that is wrong with it."""
+    if problems := validate(definition):
+        raise DefinitionError(problems)
+    bound = bind(definition, definition.arguments if params is None else params)
+    return with_labels(bound, labels) if labels else bound

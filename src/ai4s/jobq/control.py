@@ -1,48 +1,30 @@
-"""Cancel and retry: one conditional change of a header each, and a hint that the coordinator should look.
-
-A change that meets another writer is decided anew from what that writer left.
-"""
+"""Cancel, pause, resume and retry: one conditional change of a header each, and a hint that the coordinator should look."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import random
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TypeVar
 
+from ai4s.jobq.changes import again_when_stale, announce
 from ai4s.jobq.engine.decide import decide
-from ai4s.jobq.engine.events import RetryRequested, Room
+from ai4s.jobq.engine.events import CancelRequested, RetryRequested, Room
 from ai4s.jobq.engine.states import Stop, TaskState, WorkflowState
-from ai4s.jobq.errors import (
-    AccessDeniedError,
-    NothingToRetryError,
-    OperationalError,
-    StaleWriteError,
-    StorageUnavailableError,
-)
+from ai4s.jobq.errors import NothingToRetryError, OperationalError, StaleWriteError
 from ai4s.jobq.ids import new_nonce
 from ai4s.jobq.ports.clock import Clock
-from ai4s.jobq.ports.queue import OutgoingMessage
 from ai4s.jobq.reading import header_of_existing, load_existing
 from ai4s.jobq.store.commit import header_of, write
-from ai4s.jobq.store.layout import ended_row, private_completion_queue
+from ai4s.jobq.store.layout import ended_row
 from ai4s.jobq.store.records import Header, index_record
-from ai4s.jobq.store.wire import CompletionMessage, encode_completion
 from ai4s.jobq.store.workflows import LoadedRun, StoredHeader, WorkflowStore
 
-MAX_CONFLICTS = 20  # in a row; somebody else writing this often is a fault, not a race
-
-_KEPT_BY_CANCEL = (TaskState.COMPLETED, TaskState.FAILED, TaskState.SKIPPED, TaskState.RUNNING)
-
-T = TypeVar("T")
+_AT_WORK = frozenset({WorkflowState.PENDING, WorkflowState.RUNNING, WorkflowState.PAUSED})
+_KEPT_BY_CANCEL = (TaskState.COMPLETED, TaskState.FAILED, TaskState.RUNNING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CancelResult:
-    """What a cancel did. ``changed`` is False when there was nothing to cancel; ``note`` then says why."""
+class ChangeResult:
+    """What a request did. ``changed`` is False when there was nothing to do; ``note`` then says why."""
 
     workflow_id: str
     status: WorkflowState
@@ -59,12 +41,25 @@ class RetryResult:
     still_pending: int
 
 
-async def cancel_workflow(store: WorkflowStore, workflow_id: str, clock: Clock) -> CancelResult:
+async def cancel_workflow(store: WorkflowStore, workflow_id: str, clock: Clock, *, force: bool = False) -> ChangeResult:
     """Have nothing more of a workflow started and stop what runs; a no-op with a note when that has been done.
 
-    Raises: ``WorkflowNotFoundError``.
+    ``force`` gives up undoing as well: what is not undone by now will not be. Raises: ``WorkflowNotFoundError``.
     """
-    return await _again_when_stale(workflow_id, lambda: _cancel(store, workflow_id, clock.now()))
+    return await again_when_stale(workflow_id, lambda: _cancel(store, workflow_id, clock.now(), force))
+
+
+async def pause_workflow(store: WorkflowStore, workflow_id: str, clock: Clock) -> ChangeResult:
+    """Have nothing more of a workflow dispatched until it is resumed; what runs goes on.
+
+    Raises: ``WorkflowNotFoundError``; ``OperationalError``: it has ended, was cancelled, or only undoing and hooks are left.
+    """
+    return await again_when_stale(workflow_id, lambda: _pause(store, workflow_id, clock.now()))
+
+
+async def resume_workflow(store: WorkflowStore, workflow_id: str, clock: Clock) -> ChangeResult:
+    """Undo a pause. Raises: ``WorkflowNotFoundError``; ``OperationalError``: it has ended."""
+    return await again_when_stale(workflow_id, lambda: _resume(store, workflow_id, clock.now()))
 
 
 async def retry_workflow(
@@ -75,53 +70,119 @@ async def retry_workflow(
     ``private`` names the process that takes a private run over. Raises: ``WorkflowNotFoundError``;
     ``NothingToRetryError``: nothing ended badly; ``OperationalError``: it has not ended, or is private and not taken over.
     """
-    return await _again_when_stale(workflow_id, lambda: _retry(store, workflow_id, clock.now(), private))
+    return await again_when_stale(workflow_id, lambda: _retry(store, workflow_id, clock.now(), private))
 
 
-async def _again_when_stale(workflow_id: str, change: Callable[[], Awaitable[T]]) -> T:
-    for attempt in range(MAX_CONFLICTS):
-        try:
-            return await change()
-        except StaleWriteError:
-            await asyncio.sleep(random.uniform(0, 0.02 * 2 ** min(attempt, 6)))
-    raise OperationalError(
-        f"Workflow {workflow_id!r} was changed by others {MAX_CONFLICTS} times in a row. Nothing was done; try again."
-    )
+# -- cancel
 
 
-async def _cancel(store: WorkflowStore, workflow_id: str, now: datetime) -> CancelResult:
+async def _cancel(store: WorkflowStore, workflow_id: str, now: datetime, force: bool) -> ChangeResult:
     stored = await header_of_existing(store, workflow_id)
     before = stored.header
-    if before.ended_at is not None or before.stop is Stop.HALT:
-        note = _why_no_cancel(before)
-        return CancelResult(workflow_id=workflow_id, status=before.state, changed=False, note=note)
-    header = _halted(before, now)
-    await write(store.table, stored, header)
-    await _announce(store, header)
-    return CancelResult(workflow_id=workflow_id, status=header.state, changed=True)
+    if note := _why_no_cancel(before, force):
+        return _unchanged(before, note)
+    header = await _halted(store, stored, now) if _can_halt(before) else before
+    if force:
+        header = replace(header, abandoned=True, paused=False)
+    return await _change(store, stored, header, now)
 
 
-def _why_no_cancel(header: Header) -> str:
+def _can_halt(header: Header) -> bool:
+    return header.state in _AT_WORK and header.stop is not Stop.HALT
+
+
+def _why_no_cancel(header: Header, force: bool) -> str:
+    """Why there is nothing to cancel; empty when there is."""
     if header.ended_at is not None:
         return f"already {header.state}, nothing to cancel"
-    return "already cancelled"
+    if _can_halt(header):
+        return ""
+    if force:
+        return _why_no_abandoning(header)
+    if header.state is WorkflowState.COMPENSATING:
+        return "already compensating, undoing goes on; --force gives it up"
+    if header.stop is Stop.HALT:
+        return "already cancelled"
+    return f"already {header.state}, only hooks are still to run"
 
 
-def _halted(before: Header, now: datetime) -> Header:
+def _why_no_abandoning(header: Header) -> str:
+    if header.abandoned:
+        return "undoing was given up already"
+    if header.state in (WorkflowState.COMPENSATING, WorkflowState.CANCELLED):
+        return ""
+    return f"already {header.state}, there is no undoing to give up"
+
+
+async def _halted(store: WorkflowStore, stored: StoredHeader, now: datetime) -> Header:
     """The header of a run that was told to stop, counted as the engine will derive it."""
-    counts = {state: before.counts[state] for state in _KEPT_BY_CANCEL if before.counts.get(state)}
-    counts[TaskState.CANCELLED] = before.task_count - sum(counts.values())
     return replace(
-        before,
+        stored.header,
         state=WorkflowState.CANCELLED,
         stop=Stop.HALT,
         stopped_at=now,
-        updated_at=now,
-        counts=counts,
+        paused=False,
+        counts=await _halted_counts(store, stored, now),
         queues={},
-        rev=before.rev + 1,
-        commit=new_nonce(),
     )
+
+
+async def _halted_counts(store: WorkflowStore, stored: StoredHeader, now: datetime) -> dict[TaskState, int]:
+    """What a stop makes of the counts. Some of the tasks that were skipped may be so by derivation alone, and then they go:
+    only the engine can tell."""
+    before = stored.header
+    if before.counts.get(TaskState.SKIPPED):
+        loaded = await load_existing(store, before.workflow_id)
+        if loaded.etag != stored.etag:
+            raise StaleWriteError(f"workflow {before.workflow_id!r} was changed meanwhile")
+        decide(loaded.run, [CancelRequested()], now=now, room=Room(queues={}, dispatches=0))
+        return loaded.run.counts
+    counts = {state: before.counts[state] for state in _KEPT_BY_CANCEL if before.counts.get(state)}
+    if cancelled := before.task_count - sum(counts.values()):
+        counts[TaskState.CANCELLED] = cancelled
+    return counts
+
+
+# -- pause and resume
+
+
+async def _pause(store: WorkflowStore, workflow_id: str, now: datetime) -> ChangeResult:
+    stored = await header_of_existing(store, workflow_id)
+    before = stored.header
+    if before.ended_at is not None:
+        raise OperationalError(f"Workflow {workflow_id!r} has ended ({before.state}): there is nothing to pause.")
+    if before.paused:
+        return _unchanged(before, "already paused")
+    if not _can_halt(before):
+        raise OperationalError(
+            f"Workflow {workflow_id!r} is {before.state}: only what is pending or running can be paused."
+        )
+    return await _change(store, stored, replace(before, paused=True, state=WorkflowState.PAUSED), now)
+
+
+async def _resume(store: WorkflowStore, workflow_id: str, now: datetime) -> ChangeResult:
+    stored = await header_of_existing(store, workflow_id)
+    before = stored.header
+    if before.ended_at is not None:
+        raise OperationalError(f"Workflow {workflow_id!r} has ended ({before.state}): there is nothing to resume.")
+    if not before.paused:
+        return _unchanged(before, f"not paused, it is {before.state}")
+    state = WorkflowState.RUNNING if before.state is WorkflowState.PAUSED else before.state
+    return await _change(store, stored, replace(before, paused=False, state=state), now)
+
+
+def _unchanged(header: Header, note: str) -> ChangeResult:
+    return ChangeResult(workflow_id=header.workflow_id, status=header.state, changed=False, note=note)
+
+
+async def _change(store: WorkflowStore, stored: StoredHeader, header: Header, now: datetime) -> ChangeResult:
+    header = replace(header, updated_at=now, rev=stored.header.rev + 1, commit=new_nonce())
+    await write(store.table, stored, header)
+    await announce(store, header)
+    return ChangeResult(workflow_id=header.workflow_id, status=header.state, changed=True)
+
+
+# -- retry
 
 
 async def _retry(store: WorkflowStore, workflow_id: str, now: datetime, private: str | None) -> RetryResult:
@@ -149,7 +210,7 @@ async def _retry(store: WorkflowStore, workflow_id: str, now: datetime, private:
     )
     await store.index.announce(index_record(header))
     await write(store.table, StoredHeader(before, loaded.etag), header)
-    await _announce(store, header)
+    await announce(store, header)
     return _retry_result(loaded)
 
 
@@ -158,21 +219,3 @@ def _retry_result(loaded: LoadedRun) -> RetryResult:
     ready = sum(run.eligible_counts().values()) + len(run.unresolved)
     reset = len(run.tasks) - run.counts.get(TaskState.COMPLETED, 0)
     return RetryResult(reset=reset, now_ready=ready, still_pending=reset - ready)
-
-
-async def _announce(store: WorkflowStore, header: Header) -> None:
-    """Let ``list`` and the coordinator know of a header that was written."""
-    if await store.index.get(header.workflow_id) is not None:
-        await store.index.refresh(index_record(header))
-    await store.index.poke(header.workflow_id)
-    await store.hint(header)
-    if header.private:
-        await _hint_owner(store, header)
-
-
-async def _hint_owner(store: WorkflowStore, header: Header) -> None:
-    """Have the process look that runs a private workflow: no sweep does."""
-    hint = CompletionMessage(store=store.name, workflow_id=header.workflow_id, run=header.run)
-    queue = store.services.queue(private_completion_queue(header.run))
-    with contextlib.suppress(StorageUnavailableError, AccessDeniedError):  # its next report makes it look as well
-        await queue.send([OutgoingMessage(body=encode_completion(hint), message_id=new_nonce())])

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 
+from ai4s.jobq.describing import detailed_status
 from ai4s.jobq.errors import WorkflowNotFoundError
 from ai4s.jobq.ids import near_names
-from ai4s.jobq.status import WorkflowStatus, detailed_status
+from ai4s.jobq.status import WorkflowStatus
 from ai4s.jobq.store.layout import task_row
 from ai4s.jobq.store.records import TASK_STATE_COLUMNS, IndexRecord, TaskRecord, read_task
 from ai4s.jobq.store.workflows import LoadedRun, StoredHeader, WorkflowStore, workflow_run
@@ -38,8 +39,11 @@ async def read_status(store: WorkflowStore, workflow_id: str, columns: Sequence[
     """A workflow with all its tasks, from these columns of their rows. Raises: ``WorkflowNotFoundError``."""
     header = (await header_of_existing(store, workflow_id)).header
     graph = await store.graph(workflow_id, header.run, chunks=header.chunks)
-    rows = store.tasks(workflow_id, life=header.life, select=columns)
+    # Rows as their own life saw them: which of them still count is for the run to say.
+    rows = store.tasks(workflow_id, life=0, select=columns)
     records = {record.run.number: record async for record in rows if record.run.number < header.task_count}
+    jobs = store.undo_jobs_and_hooks(workflow_id, graph, select=columns)
+    records |= {record.run.number: record async for record in jobs}
     run = workflow_run(graph, header, [record.run for record in records.values()])
     return detailed_status(header, run, records)
 

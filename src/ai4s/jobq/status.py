@@ -13,13 +13,40 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from ai4s.jobq.definition.model import Task
-from ai4s.jobq.engine.run import WorkflowRun
-from ai4s.jobq.engine.states import SATISFIED, TaskState, WorkflowState
-from ai4s.jobq.store.records import Header, IndexRecord, TaskRecord, iso
+from ai4s.jobq.engine.states import Stop, TaskState, Waiting, WorkflowState
+from ai4s.jobq.store.records import Header, IndexRecord, iso
 from ai4s.jobq.store.wire import BlobRef
 
-NAMED_FAILURES = 3  # tasks named in the error of a failed workflow
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobStatus:
+    """An undo job or a hook. ``error`` is of its last attempt that ended badly."""
+
+    status: TaskState
+    queue: str
+    attempt: int
+    error: str | None = None
+    exit_code: int | None = None
+    cause: str | None = None
+    worker: str | None = None
+    enqueued_at: datetime | None = None
+    started_at: datetime | None = None
+    completed_at: datetime | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The job as a JSON object; times are ISO 8601 in UTC."""
+        return {
+            "status": str(self.status),
+            "queue": self.queue,
+            "attempt": self.attempt,
+            "error": self.error,
+            "exit_code": self.exit_code,
+            "cause": self.cause,
+            "worker": self.worker,
+            "enqueued_at": iso(self.enqueued_at),
+            "started_at": iso(self.started_at),
+            "completed_at": iso(self.completed_at),
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +54,9 @@ class TaskStatus:
     """One task of a workflow.
 
     ``error`` is of its last attempt that ended badly, or names the task that made it ``upstream_failed``. ``output`` is JSON
-    text, a ``BlobRef`` when it is large, or None. ``completed_deps`` counts skipped parents too.
+    text, a ``BlobRef`` when it is large, or None. ``completed_deps`` counts skipped parents too. ``waiting`` says what a
+    pending task waits for beside its parents (a signal: that of the name ``signal``), ``wait_until`` until when at most;
+    ``undo`` is its undo job, once there is something to undo.
     """
 
     name: str
@@ -48,6 +77,10 @@ class TaskStatus:
     enqueued_at: datetime | None = None
     started_at: datetime | None = None
     completed_at: datetime | None = None
+    waiting: Waiting | None = None
+    wait_until: datetime | None = None
+    signal: str | None = None
+    undo: JobStatus | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The task as a JSON object; times are ISO 8601 in UTC."""
@@ -69,6 +102,10 @@ class TaskStatus:
             "enqueued_at": iso(self.enqueued_at),
             "started_at": iso(self.started_at),
             "completed_at": iso(self.completed_at),
+            "waiting": None if self.waiting is None else str(self.waiting),
+            "wait_until": iso(self.wait_until),
+            "signal": self.signal,
+            "undo": None if self.undo is None else self.undo.to_json(),
             "output": None,
         }
         if isinstance(self.output, BlobRef):
@@ -81,9 +118,11 @@ class TaskStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkflowStatus:
-    """One workflow. ``counts`` are per task state; ``tasks`` is None when they were not asked for.
+    """One workflow. ``counts`` are per task state; ``tasks`` and ``hooks`` are None when they were not asked for.
 
     ``status`` may be ``cancelled`` while tasks are still being stopped; ``ended_at`` says when all has ended.
+    ``cancel_requested`` tells undoing after a cancel from undoing after a failure. ``handled`` counts failures that do not
+    make the workflow fail; it is known at the end.
     """
 
     workflow_id: str
@@ -95,9 +134,14 @@ class WorkflowStatus:
     updated_at: datetime
     ended_at: datetime | None = None
     error: str | None = None
+    cancel_requested: bool = False
+    handled: int = 0
+    labels: Mapping[str, str] = field(default_factory=dict)
+    priority: int = 0
     default_queue: str | None = None
     queues_used: tuple[str, ...] = ()
     tasks: Mapping[str, TaskStatus] | None = None
+    hooks: Mapping[str, JobStatus] | None = None
 
     @property
     def completed(self) -> int:
@@ -141,6 +185,9 @@ class WorkflowStatus:
             "created_at": iso(self.created_at),
             "updated_at": iso(self.updated_at),
             "ended_at": iso(self.ended_at),
+            "handled": self.handled,
+            "labels": dict(self.labels),
+            "priority": self.priority,
         }
         if self.error:
             record["error"] = self.error
@@ -148,6 +195,8 @@ class WorkflowStatus:
             record["default_queue"] = self.default_queue
             record["queues_used"] = list(self.queues_used)
             record["tasks"] = {name: task.to_json() for name, task in self.tasks.items()}
+        if self.hooks:
+            record["hooks"] = {name: hook.to_json() for name, hook in self.hooks.items()}
         return record
 
 
@@ -205,34 +254,17 @@ def status_of(facts: Header | IndexRecord) -> WorkflowStatus:
         created_at=facts.created_at,
         updated_at=facts.updated_at,
         ended_at=facts.ended_at,
-        error=(facts.parked or None) if isinstance(facts, IndexRecord) else None,
+        error=(facts.parked if isinstance(facts, IndexRecord) else facts.failure) or None,
+        cancel_requested=is_cancelled(facts),
+        handled=facts.handled,
+        labels=facts.labels,
+        priority=facts.priority,
     )
 
 
-def detailed_status(header: Header, run: WorkflowRun, records: Mapping[int, TaskRecord]) -> WorkflowStatus:
-    """A workflow with all its tasks."""
-    tasks = task_statuses(run, range(len(run.tasks)), records)
-    definition = run.graph.definition
-    return WorkflowStatus(
-        workflow_id=header.workflow_id,
-        name=header.name,
-        status=run.state,
-        total=len(run.tasks),
-        counts=run.counts,
-        created_at=header.created_at,
-        updated_at=header.updated_at,
-        ended_at=header.ended_at,
-        error=_failures(tasks) if run.state is WorkflowState.FAILED else None,
-        default_queue=definition.default_queue,
-        queues_used=tuple(run.graph.queue_names),
-        tasks={task.name: task for task in tasks},
-    )
-
-
-def task_statuses(run: WorkflowRun, numbers: Iterable[int], records: Mapping[int, TaskRecord]) -> list[TaskStatus]:
-    """The tasks of these numbers; ``records`` holds the rows that there are, by task number."""
-    causes = _RootCauses(run)
-    return [_task_status(run, number, records.get(number), causes) for number in numbers]
+def is_cancelled(facts: Header | IndexRecord) -> bool:
+    """Whether a cancel ended the workflow, or is about to. Once it is being undone, only its header tells."""
+    return facts.state is WorkflowState.CANCELLED or (isinstance(facts, Header) and facts.stop is Stop.HALT)
 
 
 def summed(rows: Iterable[IndexRecord]) -> AggregateStatus:
@@ -243,81 +275,3 @@ def summed(rows: Iterable[IndexRecord]) -> AggregateStatus:
         workflows[row.state] += 1
         tasks.update(row.counts)
     return AggregateStatus(workflows=workflows, tasks=tasks)
-
-
-def _task_status(run: WorkflowRun, number: int, record: TaskRecord | None, causes: _RootCauses) -> TaskStatus:
-    definition = run.graph.definition
-    task, task_run = definition.tasks[number], run.tasks[number]
-    parents = run.parent_states(number)
-    return TaskStatus(
-        name=task.name,
-        status=task_run.state,
-        queue=run.graph.queues[number],
-        depends_on=task.depends_on,
-        dep_policy=str(task.dep_policy),
-        completed_deps=sum(state in SATISFIED for state in parents),
-        failed_deps=sum(state.is_bad for state in parents),
-        attempt=task_run.attempt,
-        retries_remaining=_retries_remaining(task, task_run.charged),
-        timeout_s=definition.timeout_of(task),
-        error=_error(run, number, record, causes),
-        exit_code=task_run.exit_code,
-        cause=None if task_run.cause is None else str(task_run.cause),
-        output=record.output if record is not None and task_run.has_output else None,
-        worker=task_run.worker or None,
-        enqueued_at=task_run.ready_at,
-        started_at=task_run.started_at,
-        completed_at=task_run.ended_at if task_run.state.is_terminal else None,
-    )
-
-
-def _retries_remaining(task: Task, charged: int) -> int:
-    return max(task.num_retries - charged, 0)
-
-
-def _error(run: WorkflowRun, number: int, record: TaskRecord | None, causes: _RootCauses) -> str | None:
-    state = run.tasks[number].state
-    if state is TaskState.UPSTREAM_FAILED:
-        cause = causes.of(number)
-        names = run.graph.definition.tasks
-        return (
-            f"upstream task {names[cause].name!r} {run.tasks[cause].state}" if cause is not None else "upstream failed"
-        )
-    if state in SATISFIED or record is None:
-        return None
-    return record.error or None
-
-
-class _RootCauses:
-    """``WorkflowRun.root_cause`` for many tasks: each step of a chain is walked once, however many tasks hang on it."""
-
-    def __init__(self, run: WorkflowRun) -> None:
-        self._run = run
-        self._known: dict[int, int | None] = {}
-
-    def of(self, number: int) -> int | None:
-        path: list[int] = []
-        while number not in self._known and self._run.tasks[number].state is TaskState.UPSTREAM_FAILED:
-            path.append(number)
-            number = self._blamed_parent(number)
-        cause = self._known.get(number, number)
-        self._known.update(dict.fromkeys(path, cause))
-        return cause
-
-    def _blamed_parent(self, number: int) -> int:
-        tasks = self._run.tasks
-        bad = [parent for parent in self._run.graph.parents[number] if tasks[parent].state.is_bad]
-        return next((parent for parent in bad if tasks[parent].state is TaskState.FAILED), bad[0])
-
-
-def _failures(tasks: Iterable[TaskStatus]) -> str | None:
-    """Which tasks a failed workflow failed by, the first few by name."""
-    failed = [task for task in tasks if task.status is TaskState.FAILED]
-    if not failed:
-        return None
-    named = [
-        f"{task.name!r}" + (f" (exit code {task.exit_code})" if task.exit_code else "")
-        for task in failed[:NAMED_FAILURES]
-    ]
-    more = f" and {len(failed) - NAMED_FAILURES} more" if len(failed) > NAMED_FAILURES else ""
-    return f"{'task' if len(failed) == 1 else 'tasks'} {', '.join(named)}{more} failed"

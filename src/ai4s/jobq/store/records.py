@@ -292,10 +292,10 @@ def read_task_run(entity: Entity, *, life: int, tasks: int | None = None) -> Tas
         raise _damaged(entity, exc) from exc
 
 
-def read_task(entity: Entity, *, life: int) -> TaskRecord:
-    """A whole task row. Raises ``CorruptRecordError``, ``NewerVersionError``."""
+def read_task(entity: Entity, *, life: int, tasks: int | None = None) -> TaskRecord:
+    """A whole row of a job, as ``read_task_run`` reads it. Raises ``CorruptRecordError``, ``NewerVersionError``."""
     values = entity.values
-    run = read_task_run(entity, life=life)
+    run = read_task_run(entity, life=life, tasks=tasks)
     return TaskRecord(
         run=run,
         life=_int(values["life"]),

@@ -241,6 +241,20 @@ class WorkflowStore:
         ):
             yield read_task(entity, life=life)
 
+    async def undo_jobs_and_hooks(
+        self, workflow_id: str, graph: Graph, *, select: Sequence[str] | None = None
+    ) -> AsyncIterator[TaskRecord]:
+        """The rows of all undo jobs and hooks that have come into being, as their own life saw them."""
+        known = frozenset(graph.job_numbers())
+        ranges = [(BEFORE_TASK_ROWS_END, BEFORE_JOB_ROWS_END)] if graph.undoable else []
+        ranges += [hook_rows()] if graph.hooks else []
+        for first, before in ranges:
+            async for entity in self._entities(workflow_id, first=first, before=before, select=select):
+                if not is_beyond(entity.row, len(graph)):
+                    record = read_task(entity, life=0, tasks=len(graph))
+                    if record.run.number in known:
+                        yield record
+
     async def outputs(self, workflow_id: str, rows: Sequence[str]) -> dict[str, str | BlobRef]:
         """The stored outputs of these task rows, by row; rows without one are left out."""
         select = (*TASK_STATE_COLUMNS, "output", "blob")
