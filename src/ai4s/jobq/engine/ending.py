@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from ai4s.jobq.engine.compensation import Compensation
 from ai4s.jobq.engine.events import Decision
-from ai4s.jobq.engine.outcome import outcome_of
+from ai4s.jobq.engine.outcome import Outcome, outcome_of
 from ai4s.jobq.engine.run import WorkflowRun
 from ai4s.jobq.engine.states import Stop, TaskState, WorkflowState
 
@@ -44,20 +44,20 @@ def ghosts_until(run: WorkflowRun, decision: Decision, now: datetime) -> datetim
 
 def settle_end(run: WorkflowRun, decision: Decision, now: datetime) -> None:
     """Of a run whose tasks have ended: start what is to be undone, then the hooks, then end it."""
+    if run.outcome is None:
+        run.outcome = outcome_of(run)
     if run.state not in _SETTLED_STATES:
-        _settle_state(run, decision)
+        _settle_state(run, run.outcome, decision)
     if run.state is WorkflowState.COMPENSATING or not _hooks_are_over(run) or run.active:
         return
     run.ended_at = now
     decision.header = True
 
 
-def _settle_state(run: WorkflowRun, decision: Decision) -> None:
+def _settle_state(run: WorkflowRun, outcome: Outcome, decision: Decision) -> None:
     """Derive how the run ended, and carry its undoing on."""
     before = run.state
     if run.compensation is None:
-        outcome = outcome_of(run)
-        run.handled = outcome.handled
         cancelled = run.stop is Stop.HALT
         run.state = _state_of(cancelled=cancelled, failed=outcome.failed, before=before)
         if run.graph.definition.undo_on_cancel if cancelled else outcome.failed:

@@ -1,17 +1,21 @@
 """How a run whose tasks have all ended ended: which failures count, and which are handled.
 
-A failed task is *handled* by ``allow_failure`` or by an ``on_failure`` dependent that completed; a task behind it is handled
-when all the failures above it are. Clean-up tasks are no sinks, and never mask a failure.
+A failed task is *handled* by its own ``allow_failure`` or by an ``on_failure`` dependent that completed; a task behind it is
+handled by such a dependent of its own, or when all the failures above it are. Clean-up tasks are no sinks, and never mask a
+failure.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ai4s.jobq.definition.model import DepPolicy, ResultPolicy
-from ai4s.jobq.engine.run import WorkflowRun
 from ai4s.jobq.engine.states import TaskState
 from ai4s.jobq.engine.task_run import TaskRun
+
+if TYPE_CHECKING:
+    from ai4s.jobq.engine.run import WorkflowRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +54,10 @@ def has_handler(run: WorkflowRun, number: int) -> bool:
 def _is_handled(run: WorkflowRun, task: TaskRun, handled: set[int]) -> bool:
     if task.state is TaskState.CANCELLED:
         return False
-    if run.graph.definition.tasks[task.number].allow_failure or _handler_completed(run, task.number):
+    if _handler_completed(run, task.number):
         return True
     if task.state is TaskState.FAILED:
-        return False
+        return run.graph.definition.tasks[task.number].allow_failure
     bad = [parent for parent in run.graph.parents[task.number] if run.tasks[parent].state.is_bad]
     return all(parent in handled for parent in bad)
 

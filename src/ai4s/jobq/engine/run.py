@@ -18,6 +18,7 @@ from datetime import datetime, timedelta
 from ai4s.jobq.definition.model import WorkflowDefinition
 from ai4s.jobq.engine.compensation import Compensation
 from ai4s.jobq.engine.graph import Graph
+from ai4s.jobq.engine.outcome import Outcome
 from ai4s.jobq.engine.policy import Verdict, judge
 from ai4s.jobq.engine.states import SATISFIED, JobKind, Step, Stop, TaskState, Waiting, WorkflowState, after
 from ai4s.jobq.engine.task_run import TaskRun
@@ -59,7 +60,6 @@ class WorkflowRun:
         self.abandoned = abandoned  # undoing was given up
         self.deadline = deadline
         self.failure = failure  # why the whole run counts as failed, beside its tasks
-        self.handled = 0  # failures that count for nothing because they were handled; known at the end
         self.signals: Mapping[str, object | None] = signals or {}
         self.tasks: list[TaskRun] = [TaskRun(number) for number in range(len(graph))]
         self.jobs: dict[int, TaskRun] = {}
@@ -92,6 +92,11 @@ class WorkflowRun:
     def unsettled(self) -> int:
         """Tasks in no terminal state."""
         return len(self.tasks) - self._terminal
+
+    @property
+    def handled(self) -> int:
+        """Failures that count for nothing because they were handled; known at the end."""
+        return 0 if self.outcome is None else self.outcome.handled
 
     def at(self, number: int) -> TaskRun | None:
         """The job of this number, or None when it has not come into being."""
@@ -242,7 +247,6 @@ class WorkflowRun:
         self.paused = self.abandoned = False
         self.failure = ""
         self.state = WorkflowState.RUNNING
-        self.handled = 0
         self.deadline = deadline_of(self.graph.definition, now)
         self._forget_earlier_lives()
         self.rederive()
@@ -256,6 +260,7 @@ class WorkflowRun:
         self.unarranged: dict[int, None] = {}  # tasks whose waiting has to be arranged when the time is known
         self.timers: list[tuple[datetime, int]] = []
         self.awaiting: dict[str, dict[int, None]] = {}
+        self.outcome: Outcome | None = None  # known when all tasks have ended
         self.compensation: Compensation | None = None
         self._settled: list[int] = []
         self._terminal = self._ghosts = self._active = 0
