@@ -10,15 +10,32 @@ Scripts in other languages do without it: write JSON to ``$JOBQ_OUTPUT_FILE``.
 from __future__ import annotations
 
 import os
+from contextvars import ContextVar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any, NoReturn
+    from collections.abc import Callable, Coroutine, Mapping
+    from typing import Any, NoReturn, TypedDict, TypeVar
 
+    from ai4s.jobq.worker.endings import Ending
     from ai4s.jobq.worker.sidecar import Parent
 
+    T = TypeVar("T")
+
+    class UpstreamStatus(TypedDict):
+        """What ``get_upstream_status`` answers."""
+
+        status: str
+        exit_code: int | None
+        error: str | None
+        cause: str | None
+        attempt: int | None
+
+
 _FAILED = frozenset({"failed", "upstream_failed", "cancelled"})
+_KEPT_SIDECARS = 64  # of a process that works on many tasks, one after another
+
+_acting_as: ContextVar[Mapping[str, str] | None] = ContextVar("_acting_as", default=None)
 
 
 class NotInTaskError(RuntimeError, ValueError):
@@ -77,6 +94,19 @@ def get_upstream_outputs() -> dict[str, Any]:
     return get_workflow_context().get_available_upstream_outputs()
 
 
+def get_upstream_status(name: str) -> UpstreamStatus:
+    """How the direct parent ``name`` ended: ``{"status", "exit_code", "error", "cause", "attempt"}``.
+
+    For tasks that run whatever became of their parents, and for undo jobs, whose one parent is the task they undo.
+    ``status`` is ``completed``, ``failed``, ``upstream_failed``, ``skipped``, ``cancelled``, or ``pending`` while it has not
+    ended. The rest is of a parent that ended badly, and None for others: ``exit_code`` (negative: the signal that ended it;
+    a completed parent has 0), ``error``, ``cause`` (``exit``, ``timeout``, ``lost``, …), the number of its last ``attempt``.
+
+    Raises: NotUpstreamError (a KeyError): ``name`` is no direct parent. NotInTaskError: not called in a task.
+    """
+    return get_workflow_context().get_upstream_status(name)
+
+
 def get_real_upstream_tasks() -> list[str]:
     """The names of the direct parents, sorted."""
     return get_workflow_context().get_real_upstream_tasks()
@@ -90,6 +120,14 @@ def is_cancelled() -> bool:
 def get_workflow_context() -> WorkflowContext:
     """Which task of which workflow this process is. Raises ``NotInTaskError`` (a ValueError) when it is none."""
     return WorkflowContext.from_environment()
+
+
+def act_as(variables: Mapping[str, str]) -> None:
+    """Let everything here answer for the task that these variables describe, in this context: an asyncio task, a thread.
+
+    For workers that run tasks in their own process; a command has the variables in its environment.
+    """
+    _acting_as.set(variables)
 
 
 class WorkflowContext:
@@ -110,8 +148,16 @@ class WorkflowContext:
             workflow_id=_variable("JOBQ_WORKFLOW_ID"),
             task_name=_variable("JOBQ_WORKFLOW_TASK"),
             attempt=int(_variable("JOBQ_WORKFLOW_ATTEMPT")),
-            sidecar=_read_sidecar(os.environ.get("JOBQ_SIDECAR")),
+            sidecar=_read_sidecar(_variables().get("JOBQ_SIDECAR")),
         )
+
+    @classmethod
+    def from_kwargs(cls, kwargs: Mapping[str, Any]) -> WorkflowContext:
+        """The context of the task that a custom processor was called for with these ``kwargs``. Raises ``NotInTaskError``.
+
+        The context is not among them: the worker keeps it for each call.
+        """
+        return cls.from_environment()
 
     def get_upstream_output(self, name: str, *, strict: bool = False) -> Any:
         """See the function of this name."""
@@ -119,6 +165,20 @@ class WorkflowContext:
         if not _has_output(parent):
             return _no_output(name, parent["state"]) if strict else None
         return _outputs(self._sidecar, {name: parent})[name]
+
+    def get_upstream_status(self, name: str) -> UpstreamStatus:
+        """See the function of this name."""
+        parent = self._parent(name)
+        facts: Mapping[str, Any] = parent.get("ending") or {}
+        if parent.get("ending_stored"):
+            facts = _fetch_ending(self._sidecar, parent)
+        return {
+            "status": parent["state"],
+            "exit_code": 0 if parent["state"] == "completed" else facts.get("exit_code"),
+            "error": facts.get("error"),
+            "cause": facts.get("cause"),
+            "attempt": facts.get("attempt"),
+        }
 
     def get_available_upstream_outputs(self) -> dict[str, Any]:
         """See ``get_upstream_outputs``."""
@@ -134,6 +194,9 @@ class WorkflowContext:
         """See the function of this name."""
         return is_cancelled()
 
+    def close(self) -> None:
+        """Nothing: a context holds nothing open."""
+
     def _parent(self, name: str) -> Parent:
         parents: dict[str, Parent] = self._sidecar["parents"]
         if name not in parents:
@@ -145,8 +208,13 @@ class WorkflowContext:
         return parents[name]
 
 
+def _variables() -> Mapping[str, str]:
+    acting_as = _acting_as.get()
+    return os.environ if acting_as is None else acting_as
+
+
 def _variable(name: str) -> str:
-    value = os.environ.get(name)
+    value = _variables().get(name)
     if not value:
         raise NotInTaskError(f"{name} is not set: this works only in a command that a workflow worker runs")
     return value
@@ -189,27 +257,49 @@ def _read_sidecar(path: str | None) -> Mapping[str, Any]:
         import json
 
         with open(path, encoding="ascii") as file:
-            _sidecars[path] = json.load(file)
+            found = json.load(file)
+        if len(_sidecars) >= _KEPT_SIDECARS:
+            _sidecars.clear()
+        _sidecars[path] = found
     return _sidecars[path]
 
 
 def _outputs(sidecar: Mapping[str, Any], parents: Mapping[str, Parent]) -> dict[str, Any]:
     """The outputs of parents that have one; those that were not handed over are read from the store, all at once."""
-    import json
-
     texts = {name: parent["output"] for name, parent in parents.items() if "output" in parent}
     elsewhere = {name: parent for name, parent in parents.items() if name not in texts}
     if elsewhere:
-        texts |= _fetch(sidecar, elsewhere)
-    return {name: json.loads(text) for name, text in texts.items()}
+        texts |= _fetch_outputs(sidecar, elsewhere)
+    return {name: _value(text, sidecar["store"]) for name, text in texts.items()}
 
 
-def _fetch(sidecar: Mapping[str, Any], parents: Mapping[str, Parent]) -> dict[str, str]:
-    """Read the store in a thread of its own, because the script may be inside a running event loop."""
+def _value(text: str, store: str) -> Any:
+    """The value of an output; what it has of stored files can be read."""
+    if "jobq_stash" in text:
+        from ai4s.jobq.stash import loads
+
+        return loads(text, store=store)
+    import json
+
+    return json.loads(text)
+
+
+def _fetch_outputs(sidecar: Mapping[str, Any], parents: Mapping[str, Parent]) -> dict[str, str]:
+    from ai4s.jobq.worker.upstream import read_outputs
+
+    return run_apart(lambda: read_outputs(sidecar, parents))
+
+
+def _fetch_ending(sidecar: Mapping[str, Any], parent: Parent) -> Ending:
+    from ai4s.jobq.worker.upstream import read_ending
+
+    return run_apart(lambda: read_ending(sidecar, parent))
+
+
+def run_apart(read: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """What ``read`` answers, in a thread and an event loop of its own, because the script may be inside a running one."""
     import asyncio
     from concurrent.futures import ThreadPoolExecutor
 
-    from ai4s.jobq.worker.upstream import read_outputs
-
     with ThreadPoolExecutor(max_workers=1) as thread:
-        return thread.submit(lambda: asyncio.run(read_outputs(sidecar, parents))).result()
+        return thread.submit(lambda: asyncio.run(read())).result()

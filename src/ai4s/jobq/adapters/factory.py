@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from ai4s.jobq.errors import SettingsError
 from ai4s.jobq.ports.services import Services
@@ -56,6 +57,20 @@ async def open_store(target: Target, *, create: bool = True) -> AsyncIterator[Wo
 
     async with open_services(target, create=create) as services:
         yield WorkflowStore(services, account=target.account, prefix=target.prefix, container=target.container)
+
+
+def blob_url(target: Target, blob: str) -> str:
+    """The address of a blob of a target's container; whether it exists is not asked. Raises ``SettingsError``: no SDK."""
+    if target.is_local:
+        from ai4s.jobq.adapters.local import blob_address
+
+        return blob_address(target.local_dir, target.container, blob)
+    try:
+        from ai4s.jobq.adapters.azure.credentials import AzuritePorts, account_named
+    except ImportError as exc:
+        raise _missing(exc, target) from exc
+    ports = AzuritePorts(blob=target.ports.blob, queue=target.ports.queue, table=target.ports.table)
+    return f"{account_named(target.blob_account, ports=ports).blob_url}/{target.container}/{quote(blob)}"
 
 
 def _missing(exc: ImportError, target: Target) -> Exception:

@@ -68,6 +68,10 @@ class Names:
         """Where one execution of a task puts an output too large for its row."""
         return f"{self.run_blobs(workflow_id, run)}{row}/{execution}/output.json"
 
+    def file_blob(self, workflow_id: str, run: str, row: str, execution: str, number: int) -> str:
+        """Where one execution of a task puts the file ``number`` of its output: files of one name are kept apart."""
+        return f"{self.run_blobs(workflow_id, run)}{row}/{execution}/files/{number:06d}"
+
 
 def task_row(number: int) -> str:
     """Row key of task ``number`` (its position in the definition)."""

@@ -2,11 +2,12 @@
 
 The file (read by ``ai4s.jobq.task``, and only there)::
 
-    {"v": 1, "store": "account/prefix", "workflow": "…",
+    {"v": 1, "store": "account/prefix", "workflow": "…", "life": 1,
      "parents": {"<name>": {"row": "t000007", "state": "completed", "output": "<JSON text>"}}}
 
 A parent's output is under ``output``, or under ``blob`` as name, size and MD5, or, when all of them together would be large,
-only announced by ``"stored": true``: the task then reads the store itself. A parent without any of the three has none.
+only announced by ``"stored": true``: the task then reads the store itself. A parent without any of the three has none. A
+parent that ended badly has its ``ending`` or, likewise, ``"ending_stored": true``.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from ai4s.jobq.store.layout import job_number, task_row
 from ai4s.jobq.store.wire import BlobRef, ParentState, TaskMessage
 from ai4s.jobq.store.workflows import WorkflowStore
 from ai4s.jobq.worker.assignment import TaskAssignment
+from ai4s.jobq.worker.endings import Ending, endings_of
 from ai4s.jobq.worker.patience import Patience
 
 VERSION = 1
@@ -36,6 +38,7 @@ _STATES = {
     ParentState.CANCELLED: "cancelled",
     ParentState.OPEN: "pending",
 }
+_BAD = frozenset({ParentState.FAILED, ParentState.UPSTREAM_FAILED, ParentState.CANCELLED})
 
 
 class Parent(TypedDict, total=False):
@@ -46,6 +49,8 @@ class Parent(TypedDict, total=False):
     output: str
     blob: Sequence[str | int]
     stored: bool
+    ending: Ending
+    ending_stored: bool
 
 
 def task_variables(assignment: TaskAssignment) -> dict[str, str]:
@@ -72,12 +77,16 @@ async def sidecar_text(task: TaskMessage, *, store: WorkflowStore, patience: Pat
         raise CorruptRecordError(f"task {task.task_name!r} has {len(numbers)} parents, its message {len(task.parents)}")
     states = {task_row(parent): ParentState(letter) for parent, letter in zip(numbers, task.parents, strict=True)}
     outputs = await _outputs(task.workflow_id, states, store=store, patience=patience)
+    bad = [number for number in numbers if states[task_row(number)] in _BAD]
+    endings = await endings_of(bad[:MAX_PARENTS], task, graph, store=store, patience=patience)
     parents = {
-        graph.definition.tasks[parent].name: _parent(task_row(parent), states[task_row(parent)], outputs)
-        for parent in numbers
+        graph.definition.tasks[number].name: _parent(task_row(number), states[task_row(number)], outputs)
+        for number in numbers
     }
-    # The order of parents is that of depends_on, so keys are not sorted.
-    return json.dumps({"v": VERSION, "store": store.name, "workflow": task.workflow_id, "parents": parents})
+    for number in bad:
+        parents[graph.definition.tasks[number].name] |= _ending(endings.get(number))
+    head = {"v": VERSION, "store": store.name, "workflow": task.workflow_id, "life": task.life}
+    return json.dumps({**head, "parents": parents})  # in the order of depends_on, so keys are not sorted
 
 
 async def _outputs(
@@ -104,3 +113,7 @@ def _parent(row: str, state: ParentState, outputs: Mapping[str, str | BlobRef] |
     elif output is not None:
         parent["output"] = output
     return parent
+
+
+def _ending(ending: Ending | None) -> Parent:
+    return Parent(ending_stored=True) if ending is None else Parent(ending=ending)

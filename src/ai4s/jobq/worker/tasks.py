@@ -14,14 +14,13 @@ from datetime import datetime
 from ai4s.jobq.errors import CorruptRecordError, NewerVersionError
 from ai4s.jobq.ports.clock import Clock
 from ai4s.jobq.store.layout import job_number
-from ai4s.jobq.store.outputs import OutputError
 from ai4s.jobq.store.task_logs import log_prefix
 from ai4s.jobq.store.wire import BlobRef, Cause, Outcome, Report
 from ai4s.jobq.store.workflows import WorkflowStore
 from ai4s.jobq.worker.assignment import Ending, TaskAssignment
 from ai4s.jobq.worker.capture import fit_error
 from ai4s.jobq.worker.inputs import UNRESOLVED, resolved_kwargs
-from ai4s.jobq.worker.output_file import read_output_file
+from ai4s.jobq.worker.outcome import outcome_of
 from ai4s.jobq.worker.patience import Patience
 from ai4s.jobq.worker.precheck import HeaderReads, Verdict, precheck
 from ai4s.jobq.worker.processor import Job, JobResult, Processor
@@ -117,16 +116,9 @@ class TaskRunner:
         finally:
             announcement.take_back()
             log.close()
-        output = None
-        if result.cause is None:
-            try:
-                output = await self._output(assignment)
-            except OutputError as exc:
-                result = JobResult(
-                    cause=Cause.EXIT, exit_code=result.exit_code, error=str(exc), duration_s=result.duration_s
-                )
-        _log_result(assignment, result)
-        return self._report(assignment, result, output)
+        outcome = await outcome_of(result, assignment, store=self._store)
+        _log_result(assignment, outcome.result)
+        return self._report(assignment, outcome.result, outcome.output)
 
     def _log_prefix(self, assignment: TaskAssignment) -> str:
         task = assignment.task
@@ -161,12 +153,6 @@ class TaskRunner:
             return graph.work(job_number(task.row, len(graph))).kwargs
         except (ValueError, IndexError) as exc:
             raise CorruptRecordError(f"workflow {task.workflow_id!r} has no job {task.row!r}") from exc
-
-    async def _output(self, assignment: TaskAssignment) -> str | BlobRef | None:
-        text = await read_output_file(assignment.files.output)
-        if text is None:
-            return None
-        return await self._store.outputs_store.save(self._store.names, assignment.task, assignment.execution, text)
 
     def _started(self, assignment: TaskAssignment, started_at: datetime) -> Report:
         return Report(

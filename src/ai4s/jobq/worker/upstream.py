@@ -16,6 +16,7 @@ from ai4s.jobq.settings import resolve_target
 from ai4s.jobq.store.outputs import OutputStore
 from ai4s.jobq.store.wire import BlobRef
 from ai4s.jobq.store.workflows import WorkflowStore
+from ai4s.jobq.worker.endings import Ending, ending_of, read_rows
 from ai4s.jobq.worker.sidecar import Parent
 
 AT_ONCE = 8  # blobs read side by side
@@ -28,6 +29,13 @@ async def read_outputs(sidecar: Mapping[str, Any], parents: Mapping[str, Parent]
         found = await _stored(store, sidecar["workflow"], stored)
         found |= {name: _blob(parent) for name, parent in parents.items() if "blob" in parent}
         return await _texts(store.outputs_store, found)
+
+
+async def read_ending(sidecar: Mapping[str, Any], parent: Parent) -> Ending:
+    """How a parent ended; empty when its row does not say it (any more)."""
+    async with open_store(resolve_target(sidecar["store"], environ=os.environ)) as store:
+        records = await read_rows(store, sidecar["workflow"], [parent["row"]], life=sidecar["life"])
+        return ending_of(records.get(parent["row"]))
 
 
 async def _stored(store: WorkflowStore, workflow_id: str, parents: Mapping[str, Parent]) -> dict[str, str | BlobRef]:

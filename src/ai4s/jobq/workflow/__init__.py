@@ -8,6 +8,7 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ai4s.jobq.client import WorkflowClient
+    from ai4s.jobq.stash import BlobStash, BlobStashDirectory, BlobStasher
     from ai4s.jobq.task import (
         DependencyFailedError,
         NoOutputError,
@@ -17,12 +18,16 @@ if TYPE_CHECKING:
         get_real_upstream_tasks,
         get_upstream_output,
         get_upstream_outputs,
+        get_upstream_status,
         get_workflow_context,
         is_cancelled,
         set_output,
     )
 
 __all__ = [
+    "BlobStash",
+    "BlobStashDirectory",
+    "BlobStasher",
     "DependencyFailedError",
     "NoOutputError",
     "NotInTaskError",
@@ -32,12 +37,18 @@ __all__ = [
     "get_real_upstream_tasks",
     "get_upstream_output",
     "get_upstream_outputs",
+    "get_upstream_status",
     "get_workflow_context",
     "is_cancelled",
     "set_output",
 ]
 
-_CLIENT_NAMES = frozenset({"WorkflowClient"})
+_HOMES = {  # of what is not in ``task``
+    "BlobStash": "ai4s.jobq.stash",
+    "BlobStashDirectory": "ai4s.jobq.stash",
+    "BlobStasher": "ai4s.jobq.stash",
+    "WorkflowClient": "ai4s.jobq.client",
+}
 
 
 def __getattr__(name: str) -> object:
@@ -45,8 +56,7 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    module = import_module("ai4s.jobq.client" if name in _CLIENT_NAMES else "ai4s.jobq.task")
-    return getattr(module, name)
+    return getattr(import_module(_HOMES.get(name, "ai4s.jobq.task")), name)
 
 
 def __dir__() -> list[str]:

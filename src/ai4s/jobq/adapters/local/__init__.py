@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from ai4s.jobq.adapters.local.services import LocalServices, open_local
+from ai4s.jobq.adapters.local.services import LocalServices, blob_address, open_local
 
-__all__ = ["LocalServices", "open_local"]
+__all__ = ["LocalServices", "blob_address", "open_local"]

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from ai4s.jobq.adapters.local.arrivals import Arrivals
+from ai4s.jobq.adapters.local.blob_names import blob_path
 from ai4s.jobq.adapters.local.database import LOCK_PATIENCE_S, Database, pauses
 from ai4s.jobq.adapters.local.directory_blobs import DirectoryBlobStore
 from ai4s.jobq.adapters.local.schema import OpenedFile, open_file, prepare_directory
@@ -61,6 +62,11 @@ class LocalServices:
             check_container_name(container)
             self._containers[container] = DirectoryBlobStore(container, root=self._blob_root, requests=self._requests)
         return self._containers[container]
+
+
+def blob_address(directory: Path, container: str, blob: str) -> str:
+    """The ``file:`` address of a blob in the store of this directory; whether it exists is not asked."""
+    return (directory.absolute() / BLOBS / container / blob_path(blob)).as_uri()
 
 
 @asynccontextmanager
