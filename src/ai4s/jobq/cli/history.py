@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ai4s.jobq.cli import params
 from ai4s.jobq.cli.bridge import Invocation
 from ai4s.jobq.cli.files import write_result
 from ai4s.jobq.cli.render import brief, print_lines
@@ -27,7 +28,7 @@ _TITLES = ("Task", "Attempt", "Outcome", "Wait", "Run", "Worker", "Cause")
 
 @click.command()
 @click.argument("workflow_id", metavar="ID")
-@click.option("--task", "task_name", metavar="TASK", help="Only of this task.")
+@click.option("--task", "task_name", metavar="TASK", type=params.task_name, help="Only of this task.")
 @click.option("--svg", "picture", type=click.Path(dir_okay=False), metavar="FILE", help="Draw it into this file.")
 @as_json_option
 @click.pass_obj

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ai4s.jobq.cli import params
 from ai4s.jobq.cli.bridge import Invocation
 from ai4s.jobq.cli.printed_text import output_of
 from ai4s.jobq.cli.terminal import say
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("workflow_id", metavar="ID")
-@click.argument("task_name", metavar="TASK")
+@click.argument("task_name", metavar="TASK", type=params.task_name)
 @click.option("--attempt", type=click.IntRange(min=1), metavar="N", help="This attempt.  [default: the last one]")
 @click.option("-f", "--follow", is_flag=True, help="Go on until the attempt is over.")
 @click.option("--tail", type=click.IntRange(min=0), metavar="N", help="Only the last N lines.  [default: all]")

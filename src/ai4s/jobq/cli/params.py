@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import unicodedata
 from collections.abc import Callable
 from dataclasses import Field, fields
 from typing import Any
@@ -18,6 +20,11 @@ def duration(text: str) -> float:
         return duration_s(text)
     except UsageError as exc:
         raise click.BadParameter(str(exc)) from exc
+
+
+def task_name(text: str) -> str:
+    """The name of a task: UTF-8 whatever the locale takes it for, in the form in which names are stored."""
+    return unicodedata.normalize("NFC", os.fsencode(text).decode("utf-8", "surrogateescape"))
 
 
 def key_value(text: str) -> tuple[str, str]:
