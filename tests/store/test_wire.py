@@ -65,6 +65,7 @@ TASKS = st.builds(
     timeout_s=st.none() | NUMBER,
     kwargs=st.none() | KWARGS,
     parents=st.text("coxsfup", max_size=100),
+    workflow_status=st.sampled_from(["", "failed"]),
 )
 REPORTS = st.builds(
     Report,

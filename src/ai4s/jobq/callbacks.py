@@ -16,6 +16,7 @@ from ai4s.jobq.plain_errors import WorkerCanceled
 from ai4s.jobq.ports.clock import Clock, SystemClock
 from ai4s.jobq.processors import Processor, ShellCommandProcessor
 from ai4s.jobq.store.wire import Cause
+from ai4s.jobq.task import act_as
 from ai4s.jobq.threads import called
 from ai4s.jobq.worker.capture import fit_error
 from ai4s.jobq.worker.processor import Job, JobResult, StopRequest
@@ -63,6 +64,7 @@ class CallbackProcessor:
         return self._result(running, job, stopped, duration_s=self._clock.monotonic() - started_at)
 
     async def _call(self, job: Job) -> Any:
+        act_as(job.variables)  # in the context of this job alone: ai4s.jobq.workflow answers for it
         known = {"_job_id": job.variables.get("JOBQ_TASK_ID", ""), "_worker_id": self._worker_id}
         wanted = inspect.signature(self._callback).parameters
         extra = {name: value for name, value in known.items() if name in wanted}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import inspect
 import threading
 from collections.abc import Awaitable, Callable, Mapping
@@ -44,5 +45,7 @@ async def _in_thread(function: Callable[..., Any], kwargs: Mapping[str, Any]) ->
         with contextlib.suppress(RuntimeError):  # the loop has closed meanwhile
             loop.call_soon_threadsafe(settle, value, error)
 
-    threading.Thread(target=run, name=getattr(function, "__name__", "job"), daemon=True).start()
+    context = contextvars.copy_context()
+    name = getattr(function, "__name__", "job")
+    threading.Thread(target=context.run, args=(run,), name=name, daemon=True).start()
     return await answer

@@ -18,7 +18,7 @@ from math import inf
 
 from ai4s.jobq.engine.events import Cause, TaskFailed
 from ai4s.jobq.engine.run import WorkflowRun
-from ai4s.jobq.engine.states import TaskState
+from ai4s.jobq.engine.states import JobKind, TaskState
 from ai4s.jobq.errors import AccessDeniedError, MessageTooLargeError, NothingSentError, StorageUnavailableError
 from ai4s.jobq.ports.queue import OutgoingMessage
 from ai4s.jobq.store.commit import MAX_OUTBOX
@@ -176,7 +176,7 @@ def task_message(store: str, loaded: LoadedRun, entry: OutboxEntry) -> TaskMessa
     """The message that carries one attempt of a task to a worker."""
     graph = loaded.run.graph
     number = job_number(entry.row, len(graph))
-    work = graph.work(number)
+    work, kind = graph.work(number), graph.kind(number)
     kwargs = dict(work.kwargs)
     fits = len(json.dumps(kwargs, separators=(",", ":"))) <= MAX_KWARGS_BYTES
     return TaskMessage(
@@ -187,10 +187,11 @@ def task_message(store: str, loaded: LoadedRun, entry: OutboxEntry) -> TaskMessa
         row=entry.row,
         task_name=graph.name(number),
         attempt=entry.attempt,
-        kind=graph.kind(number),
+        kind=kind,
         timeout_s=graph.definition.timeout_of(work),
         kwargs=kwargs if fits else None,
         parents=parent_letters(loaded.run, number),
+        workflow_status=str(loaded.run.state) if kind is JobKind.HOOK else "",
     )
 
 

@@ -61,7 +61,7 @@ class TaskMessage:
 
     ``store`` is the ``account/prefix`` whose tables hold the workflow. ``kwargs`` is None when they are too large for
     a message: the worker then reads them from the definition. ``parents`` has one ``ParentState`` letter per parent
-    and is empty when there are none.
+    and is empty when there are none. ``workflow_status`` is told to hooks: the state the workflow ended in.
     """
 
     store: str
@@ -75,6 +75,7 @@ class TaskMessage:
     timeout_s: int | None = None
     kwargs: Mapping[str, Any] | None = None
     parents: str = ""
+    workflow_status: str = ""
 
     @property
     def message_id(self) -> str:
@@ -153,6 +154,8 @@ def encode_task(message: TaskMessage) -> str:
         record["kwargs"] = dict(message.kwargs)
     if message.parents:
         record["parents"] = message.parents
+    if message.workflow_status:
+        record["status"] = message.workflow_status
     return pack(record)
 
 
@@ -280,7 +283,8 @@ def _task_message(record: Mapping[str, Any]) -> TaskMessage:
         kind=JobKind(record["kind"]),
         timeout_s=_count(record, "timeout_s") if record.get("timeout_s") is not None else None,
         kwargs=kwargs,
-        parents=_text(record, "parents") if record.get("parents") is not None else "",
+        parents=_optional_text(record, "parents") or "",
+        workflow_status=_optional_text(record, "status") or "",
     )
 
 

@@ -40,6 +40,7 @@ TASK_VARIABLES = frozenset(
         "JOBQ_TASK_ID",
         "JOBQ_WORKFLOW_ATTEMPT",
         "JOBQ_WORKFLOW_ID",
+        "JOBQ_WORKFLOW_STATUS",
         "JOBQ_WORKFLOW_TASK",
     }
 )

@@ -66,6 +66,8 @@ def task_variables(assignment: TaskAssignment) -> dict[str, str]:
     }
     if task.parents:
         variables["JOBQ_SIDECAR"] = files.sidecar
+    if task.workflow_status:
+        variables["JOBQ_WORKFLOW_STATUS"] = task.workflow_status
     return variables
 
 
