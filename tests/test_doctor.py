@@ -291,8 +291,22 @@ async def test_tasks_on_a_queue_without_a_live_worker_are_told_with_the_command_
     finding = (await scene.findings())["Workers"]
 
     assert finding.verdict is Verdict.WARN
-    assert finding.message == f"no live worker on: gpu (1 waiting; last seen: {HOST} 5m ago)"
+    assert finding.message == f"no live worker on: gpu (1 task; last seen: {HOST} 5m ago)"
     assert finding.hint == "Start one: JOBQ_WORKFLOW_PREFIX=local/Test ai4s-jobq local/gpu worker"
+
+
+async def test_tasks_left_behind_by_a_dead_worker_are_told_though_none_waits(scene: Scene) -> None:
+    await scene.submit()
+    await scene.run_first_task()
+    gone = await scene.worker(
+        seen_at=scene.clock.now() - timedelta(seconds=70), worker_id="w", executions=("w1/t000000",)
+    )
+
+    finding = (await scene.findings())["Workers"]
+    assert finding.message == f"no live worker on: default (1 task; last seen: {HOST} 1m ago)"
+
+    await scene.worker(seen_at=gone.seen_at, worker_id="w", executions=("w1/t000001",))
+    assert (await scene.findings())["Workers"].message == "no task waits for one"
 
 
 async def test_a_worker_killed_is_told_within_a_minute_of_its_last_sign(scene: Scene) -> None:

@@ -25,6 +25,7 @@ from ai4s.jobq.store.layout import job_row
 from ai4s.jobq.store.records import IndexRecord
 from ai4s.jobq.store.workers import LIVE_S
 
+LEFT_BEHIND = 20  # tasks of a worker that is gone that are looked at, a request each
 LOADED_RUNS = 50  # unfinished workflows whose running tasks are looked at
 LOADED_TASKS = 200_000  # tasks of these together
 SKEW_S = 10.0  # requests are refused from 15 minutes on; leases and timers are off long before
@@ -110,19 +111,23 @@ async def coordinator(site: Site) -> Finding:
 
 
 async def unserved_queues(site: Site) -> Finding:
-    """Whether tasks wait on queues that no live worker serves."""
-    waiting: Counter[str] = Counter()
+    """Whether there are tasks on queues that no live worker serves: waiting for one, or left behind by a dead one."""
+    tasks: Counter[str] = Counter()
     for header in (await site.headers()).headers:
         for queue, (eligible, ready) in header.queues.items():
-            waiting[queue] += eligible + ready
-    waiting = +waiting
-    if not waiting:
-        return _pass(WORKERS, "no task waits for one")
+            tasks[queue] += eligible + ready
     signs = await site.workers()
-    unserved = sorted(waiting.keys() - live_queues(signs))
+    served = live_queues(signs)
+    for sign in signs:
+        if sign.record.queue not in served:
+            tasks[sign.record.queue] += await _left_behind(site, sign)
+    tasks = +tasks
+    if not tasks:
+        return _pass(WORKERS, "no task waits for one")
+    unserved = sorted(tasks.keys() - served)
     if not unserved:
-        return _pass(WORKERS, f"every queue with waiting tasks has one ({', '.join(sorted(waiting))})")
-    told = [f"{queue} ({waiting[queue]} waiting; {_last_worker(queue, signs)})" for queue in unserved]
+        return _pass(WORKERS, f"every queue with waiting tasks has one ({', '.join(sorted(tasks))})")
+    told = [f"{queue} ({count(tasks[queue], 'task')}; {_last_worker(queue, signs)})" for queue in unserved]
     return _warn(
         WORKERS,
         f"no live worker on: {named(told)}",
@@ -273,6 +278,19 @@ async def _running_for(site: Site, row: IndexRecord, limit_s: float) -> list[tup
         and job.started_at is not None
         and (age_s := _age_s(site, job.started_at)) > limit_s
     ]
+
+
+async def _left_behind(site: Site, sign: WorkerSign) -> int:
+    """How many tasks a worker that is gone still has in hand, as far as the tables know: nobody else has begun them."""
+    left = 0
+    for key in sign.record.executions[:LEFT_BEHIND]:
+        workflow_id, _, row = key.partition("/")
+        try:
+            task = await site.store.task(workflow_id, row)
+        except CorruptRecordError:
+            continue  # told by another check
+        left += task is not None and task.state is TaskState.RUNNING and task.run.worker == sign.record.worker_id
+    return left
 
 
 async def _dead_letter_count(site: Site, queue: str) -> int:
