@@ -16,37 +16,52 @@ if TYPE_CHECKING:
 
 
 class Compensation:
-    """The undoing of one run, as far as it has come. Made anew after each load."""
+    """The undoing of one run, as far as it has come. Made anew after each load; its cost follows the jobs that end."""
 
     def __init__(self, run: WorkflowRun) -> None:
-        self.tasks = [number for number in sorted(run.graph.undoable) if run.tasks[number].state is TaskState.COMPLETED]
-        self._wanted = frozenset(self.tasks)
+        self._wanted = frozenset(
+            number for number in run.graph.undoable if run.tasks[number].state is TaskState.COMPLETED
+        )
         self._blocked_by = [len(children) for children in run.graph.children]
-        self._ripe = [number for number, count in enumerate(self._blocked_by) if not count]
+        self._reached = [number for number, count in enumerate(self._blocked_by) if not count]
+        self._begun: set[int] = set()
+        self._open = len(self._wanted)
+        self.has_failed = False
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether there is anything to undo."""
+        return bool(self._wanted)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all undo jobs have ended."""
+        return not self._open
+
+    def job_ended(self, number: int) -> None:
+        """Note that the undo job of this task has ended, for the next ``advance``."""
+        if number in self._begun:
+            self._reached.append(number)
 
     def advance(self, run: WorkflowRun) -> None:
         """Start the undo jobs of all tasks whose dependents have nothing left to undo."""
-        work, self._ripe = self._ripe, []
-        while work:
-            number = work.pop()
-            if not self._is_clear(run, number):
-                self._ripe.append(number)
+        while self._reached:
+            number = self._reached.pop()
+            if number in self._wanted and not self._is_undone(run, number):
                 continue
             for parent in run.graph.parents[number]:
                 self._blocked_by[parent] -= 1
                 if not self._blocked_by[parent]:
-                    work.append(parent)
+                    self._reached.append(parent)
 
-    def states(self, run: WorkflowRun) -> list[TaskState]:
-        """The states of all undo jobs; ``pending`` where one has not come into being."""
-        jobs = [run.jobs.get(run.graph.undo_of(number)) for number in self.tasks]
-        return [TaskState.PENDING if job is None else job.state for job in jobs]
-
-    def _is_clear(self, run: WorkflowRun, number: int) -> bool:
-        """Whether nothing is left to undo of a ripe task; starts its undo job where there is one that has not begun."""
-        if number not in self._wanted:
-            return True
+    def _is_undone(self, run: WorkflowRun, number: int) -> bool:
+        """Whether the undo job of a task has ended; starts it where it has not begun."""
         job = run.add_job(run.graph.undo_of(number))
-        if job.state is TaskState.PENDING and not job.eligible and job.waiting is None:
+        if job.state.is_terminal:
+            self._open -= 1
+            self.has_failed = self.has_failed or job.state is not TaskState.COMPLETED
+            return True
+        self._begun.add(number)
+        if job.state is TaskState.PENDING and not job.eligible:
             run.make_eligible(job)
-        return job.state.is_terminal
+        return False

@@ -62,7 +62,7 @@ def _settle_state(run: WorkflowRun, outcome: Outcome, decision: Decision) -> Non
         run.state = _state_of(cancelled=cancelled, failed=outcome.failed, before=before)
         if run.graph.definition.undo_on_cancel if cancelled else outcome.failed:
             run.compensation = Compensation(run)
-    if run.compensation is not None and run.compensation.tasks:
+    if run.compensation is not None and run.compensation.is_needed:
         run.state = _compensate(run, run.compensation)
     decision.header = decision.header or run.state is not before
 
@@ -75,16 +75,12 @@ def _state_of(*, cancelled: bool, failed: bool, before: WorkflowState) -> Workfl
 
 def _compensate(run: WorkflowRun, compensation: Compensation) -> WorkflowState:
     """Start what can be undone now, and say how far that has come."""
-    if not run.abandoned:
-        compensation.advance(run)
-    states = compensation.states(run)
     if run.abandoned:
-        held = any(state in (TaskState.READY, TaskState.RUNNING) for state in states)
-        return WorkflowState.COMPENSATING if held else WorkflowState.COMPENSATION_FAILED
-    if not all(state.is_terminal for state in states):
+        return WorkflowState.COMPENSATING if run.active else WorkflowState.COMPENSATION_FAILED
+    compensation.advance(run)
+    if not compensation.is_over:
         return WorkflowState.COMPENSATING
-    done = all(state is TaskState.COMPLETED for state in states)
-    return WorkflowState.COMPENSATED if done else WorkflowState.COMPENSATION_FAILED
+    return WorkflowState.COMPENSATION_FAILED if compensation.has_failed else WorkflowState.COMPENSATED
 
 
 def _hooks_are_over(run: WorkflowRun) -> bool:

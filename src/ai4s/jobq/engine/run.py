@@ -150,10 +150,12 @@ class WorkflowRun:
         if self._is_ghost(task):
             self._ghosts += 1
         if task.number >= len(self.tasks):
+            if new.is_terminal and self.compensation is not None and self.graph.kind(task.number) is JobKind.UNDO:
+                self.compensation.job_ended(task.number - len(self.tasks))
             return
-        if old.is_terminal and self.stop is not Stop.HALT:
-            self.rederive()  # a ghost came to life: its dependents had counted it as ended
-        elif new.is_terminal and not old.is_terminal:
+        if old.is_terminal:
+            self._came_to_life(task)
+        if new.is_terminal:
             self._settled.append(task.number)
 
     def propagate(self) -> list[TaskRun]:
@@ -293,6 +295,32 @@ class WorkflowRun:
         for job in self.jobs.values():
             if job.life < self.life:
                 job.forget()
+
+    def _came_to_life(self, ghost: TaskRun) -> None:
+        """Take back what followed from the end of a task that a worker had begun after all."""
+        self.outcome = self.compensation = None
+        if self.stop is Stop.HALT:
+            return  # nothing follows from anything
+        for number in self.graph.children[ghost.number]:
+            child = self.tasks[number]
+            child.bad_parents -= 1
+            if child.state is TaskState.PENDING:
+                self._undecide(child)
+
+    def _undecide(self, task: TaskRun) -> None:
+        """Let a task that has not been dispatched wait for its parents again."""
+        self.unresolved.pop(task.number, None)
+        self.unarranged.pop(task.number, None)
+        if task.waiting is not None:
+            self.timers = [timer for timer in self.timers if timer[1] != task.number]
+            heapq.heapify(self.timers)
+            for waiting in self.awaiting.values():
+                waiting.pop(task.number, None)
+        if task.eligible:
+            task.eligible = False
+            heap = self._eligible[self.graph.queue(task.number)]
+            heap.remove(self._rank(task.number))
+            heapq.heapify(heap)
 
     def _reset(self, task: TaskRun) -> None:
         task.eligible = False

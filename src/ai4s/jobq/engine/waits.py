@@ -59,11 +59,11 @@ def _wait(run: WorkflowRun, task: TaskRun, what: Waiting, until: datetime | None
 
 
 def _time_is_up(run: WorkflowRun, decision: Decision, now: datetime) -> None:
-    """Handle the timer that is due first. A timer of a task that does not wait any more means nothing."""
-    until, number = heapq.heappop(run.timers)
-    task = run.at(number)
-    if task is None or task.state is not TaskState.PENDING or task.eligible or task.wait_until != until:
+    """Handle the timer that is due first."""
+    timer = heapq.heappop(run.timers)
+    if not _is_awaited(run, timer):
         return
+    task = run.tasks[timer[1]]
     match task.waiting:
         case Waiting.DELAY:
             _arrange_signal(run, task, decision, now)
@@ -71,6 +71,13 @@ def _time_is_up(run: WorkflowRun, decision: Decision, now: datetime) -> None:
             _signal_missed(run, task, decision, now)
         case Waiting.BACKOFF | None:
             run.make_eligible(task)
+
+
+def _is_awaited(run: WorkflowRun, timer: tuple[datetime, int]) -> bool:
+    """Whether its task still waits for this timer."""
+    until, number = timer
+    task = run.tasks[number]
+    return task.state is TaskState.PENDING and not task.eligible and task.wait_until == until
 
 
 def receive_signals(run: WorkflowRun, decision: Decision, now: datetime) -> None:
@@ -108,15 +115,22 @@ def _signal_missed(run: WorkflowRun, task: TaskRun, decision: Decision, now: dat
 
 def check_deadline(run: WorkflowRun, decision: Decision, now: datetime) -> None:
     """Stop what is forward when the run's time is up."""
-    if run.deadline is None or now < run.deadline or run.stop is not Stop.NONE or not run.unsettled:
+    deadline = _open_deadline(run)
+    if deadline is None or now < deadline:
         return
-    run.stop_forward(Stop.KILL, now, f"the deadline {run.deadline.isoformat(timespec='seconds')} has passed")
+    run.stop_forward(Stop.KILL, now, f"the deadline {deadline.isoformat(timespec='seconds')} has passed")
     decision.header = True
 
 
 def next_timer(run: WorkflowRun) -> datetime | None:
     """When time alone will change something."""
+    while run.timers and not _is_awaited(run, run.timers[0]):
+        heapq.heappop(run.timers)
     times = [run.timers[0][0]] if run.timers else []
-    if run.deadline is not None and run.stop is Stop.NONE and run.unsettled:
-        times.append(run.deadline)
-    return min(times, default=None)
+    deadline = _open_deadline(run)
+    return min([*times, deadline] if deadline is not None else times, default=None)
+
+
+def _open_deadline(run: WorkflowRun) -> datetime | None:
+    """The deadline, where it would still stop something: also what a ``drop`` lets finish."""
+    return run.deadline if run.stop in (Stop.NONE, Stop.DROP) and run.unsettled else None
