@@ -72,7 +72,8 @@ class _Chart:
         for number in range(int(self.span_s / step_s) + 1):
             x = self.left + CHART_PX * number * step_s / self.span_s
             svg.line(x, TOP_PX - 4, x, bottom, stroke=GRID)
-            svg.text(x, TOP_PX - 9, duration_text(number * step_s), fill=FAINT_INK, size=10, anchor="middle")
+            for y in (TOP_PX - 9, bottom + 11):
+                svg.text(x, y, duration_text(number * step_s), fill=FAINT_INK, size=10, anchor="middle")
 
     def draw_row(self, svg: Svg, top: float, name: str, attempts: Sequence[Attempt]) -> None:
         svg.text(self.left - 8, top + 13, shortened(name, NAME_PX), fill=INK, anchor="end")

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ai4s.jobq.drawing.layered import Layout, layout
-from ai4s.jobq.drawing.palette import EDGE, FAINT_INK, INK, PLAIN, colour_of, draw_legend
+from ai4s.jobq.drawing.palette import EDGE, FAINT_INK, INK, colour_of, draw_legend
 from ai4s.jobq.drawing.svg import Svg, bold_px, point, shortened, text_px
 from ai4s.jobq.engine.states import TaskState
 from ai4s.jobq.graph import Node, TaskGraph
@@ -19,6 +19,7 @@ LABEL_PX = 190.0  # longest label
 PADDING = 12.0
 GAP = 12.0
 RANK_GAP = 64.0
+LEAST_SHARE_PX = 3.0
 WAYPOINT_PX = 10.0  # thickness of a rank that holds no node
 WIDEST = 1800.0  # from left to right; wider pictures run from top to bottom if that makes them less wide
 
@@ -172,13 +173,13 @@ def _draw_title(svg: Svg, graph: TaskGraph) -> float:
 
 
 def _draw_shares(svg: Svg, node: Node, x: float, y: float, width: float) -> None:
-    """A bar that shows how many of a group's tasks are in each state."""
-    svg.rect(x, y, width, 4, fill=PLAIN.area, radius=2)
+    """A bar that shows how many of a group's tasks are in each state; one failure among thousands is seen too."""
+    shares = {state: max(width * node.counts[state] / node.tasks, LEAST_SHARE_PX) for state in node.counts}
+    scale = width / sum(shares.values())
     for state in TaskState:
-        share = width * node.counts.get(state, 0) / node.tasks
-        if share:
-            svg.rect(x, y, share, 4, fill=colour_of(state).strong)
-            x += share
+        if state in shares:
+            svg.rect(x, y, shares[state] * scale, 4, fill=colour_of(state).strong)
+            x += shares[state] * scale
 
 
 def _title(node: Node) -> str:
