@@ -16,6 +16,8 @@ from ai4s.jobq.ports.clock import SystemClock
 from ai4s.jobq.signs import AT_ONCE, Life, Patience, WorkerSign, claims, live_queues, worker_signs
 from ai4s.jobq.store.layout import Names
 from ai4s.jobq.store.workers import WorkerRecord, WorkerRegistry
+from tests.coordinator.stage import QUICK, JumpingClock, Stage
+from tests.support.waiting import until
 
 CLOCK = SystemClock()
 NO_PROCESS = 2**22 - 1  # beyond what this kernel gives out
@@ -102,3 +104,22 @@ async def test_watching_ends_when_a_row_changes(registry: WorkerRegistry, wrong:
     going.cancel()
 
     assert found["skewed"].life is Life.LIVE
+
+
+async def test_rows_of_workers_dead_for_an_hour_are_removed_by_the_coordinator(tmp_path: Path) -> None:
+    """Else a fleet of machines that vanish would make every sweep read more."""
+    async with open_local(tmp_path / "store") as services:
+        stage, clock = Stage(services), JumpingClock()
+        registry = WorkerRegistry(services, stage.store.names)
+        await registry.announce(worker("dead"))
+        async with stage.coordinator(QUICK, clock=clock) as running:
+            await until(lambda: running.faults.count("table.query", stage.store.names.index_table) > 3)
+            await registry.announce(worker("living"))
+            clock.jump(3601)
+            await registry.announce(worker("living"))
+
+            await until(lambda: _ids(registry, ["living"]))
+
+
+async def _ids(registry: WorkerRegistry, expected: list[str]) -> bool:
+    return [seen.record.worker_id async for seen in registry.workers()] == expected

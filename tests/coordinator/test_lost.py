@@ -179,6 +179,16 @@ def test_a_worker_whose_row_stands_still_is_dead_by_the_readers_clock() -> None:
     assert (workers.slots(), workers.claims()) == ({}, frozenset())
 
 
+def test_a_worker_is_silent_from_the_last_change_of_its_row() -> None:
+    workers = LiveWorkers()
+    workers.look([_worker("1")], 0.0)
+    workers.look([_worker("2")], 100.0)
+    workers.look([_worker("2")], 3699.0)
+
+    assert workers.silent_for(3600, 3699.0) == []
+    assert workers.silent_for(3600, 3700.0) == ["w"]
+
+
 def test_a_task_claimed_in_between_is_unclaimed_anew() -> None:
     tasks = UnclaimedTasks()
     tasks.look(["w/t000000"], 0.0)

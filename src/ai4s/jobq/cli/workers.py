@@ -33,7 +33,7 @@ def workers(invocation: Invocation, queue: str | None, as_json: bool) -> None:
     """List workers and what they have in hand.
 
     A worker tells of itself every 20 seconds. Those 'silent' for more than a minute have probably died; they are listed for
-    a day. 'In hand' is tasks of slots. Plain workers (without a workflow prefix) tell nothing and are not listed.
+    an hour or so. 'In hand' is tasks of slots. Plain workers (without a workflow prefix) tell nothing and are not listed.
     """
     signs = invocation.ask(lambda client: _signs(client, queue))
     if as_json:

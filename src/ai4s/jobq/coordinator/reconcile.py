@@ -51,6 +51,10 @@ class LiveWorkers:
             slots[worker.record.queue] = slots.get(worker.record.queue, 0) + worker.record.slots
         return slots
 
+    def silent_for(self, seconds: float, now: float) -> list[str]:
+        """The workers whose row has not changed for so long."""
+        return [worker_id for worker_id, (_, changed_at) in self._changed_at.items() if now - changed_at >= seconds]
+
     def claims(self) -> frozenset[str]:
         """``<workflow id>/<task row>`` of everything a live worker has in hand."""
         return frozenset(execution for worker in self._live for execution in worker.record.executions)

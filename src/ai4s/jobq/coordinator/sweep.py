@@ -32,6 +32,8 @@ from ai4s.jobq.store.workers import WorkerRegistry
 from ai4s.jobq.store.workflows import WorkflowStore
 
 ROUNDS = 30  # sweeps within which every active header is read at least once
+REMEMBERED_S = 3600.0  # how long people can see a dead worker; its row is read in every sweep
+FORGOTTEN_AT_A_TIME = 20  # rows of dead workers removed per sweep
 ORPHAN_S = 600.0  # an index row whose promise is not kept for so long is of a client that died, not of a slow one
 
 
@@ -145,9 +147,11 @@ class Sweep:
     # -- workers and queues
 
     async def _look_at_workers(self) -> None:
-        workers = [worker async for worker in self._registry.workers()]
-        self._workers.look(workers, self._clock.monotonic())
+        workers, now = [worker async for worker in self._registry.workers()], self._clock.monotonic()
+        self._workers.look(workers, now)
         self._windows.set_slots(self._workers.slots())
+        for worker_id in self._workers.silent_for(REMEMBERED_S, now)[:FORGOTTEN_AT_A_TIME]:
+            await self._registry.withdraw(worker_id)
 
     async def _look_for_lost(self, cycles: Mapping[str, WorkflowCycle], finds: Finds) -> None:
         claims = self._workers.claims()
