@@ -7,7 +7,7 @@ import pytest
 from ai4s.jobq.definition.model import DepPolicy
 from ai4s.jobq.definition.parts import FailFast, Job
 from ai4s.jobq.engine.decide import can_retry
-from tests.engine.scene import JOB, Scene, room, task, undoable
+from tests.engine.scene import Scene, room, task, undoable
 
 SIX = (
     undoable("net"),
