@@ -43,6 +43,8 @@ from ai4s.jobq.reading import (
     read_status,
     task_records,
 )
+from ai4s.jobq.rerun import RerunRequest, RerunResult, rerun_plan, rerun_workflow
+from ai4s.jobq.rerun_plan import RerunPlan
 from ai4s.jobq.settings import Target, resolve_target
 from ai4s.jobq.signalling import SignalResult, send_signal
 from ai4s.jobq.status import AggregateStatus, TaskStatus, WorkflowStatus, status_of, summed
@@ -126,6 +128,11 @@ class WorkflowClient:
         if include_tasks:
             return await read_status(self.store, workflow_id, DETAIL_COLUMNS)
         return status_of((await header_of_existing(self.store, workflow_id)).header)
+
+    async def definition(self, workflow_id: str) -> WorkflowDefinition:
+        """What was submitted, with the values of its params as ``arguments``. Raises: ``WorkflowNotFoundError``."""
+        header = (await header_of_existing(self.store, workflow_id)).header
+        return (await self.store.graph(workflow_id, header.run, chunks=header.chunks)).written
 
     async def list_workflows(
         self,
@@ -223,6 +230,30 @@ class WorkflowClient:
         ended yet, or belongs to a ``workflow run``.
         """
         return await retry_workflow(self.store, workflow_id, self._clock)
+
+    async def rerun_plan(
+        self, workflow_id: str, from_tasks: Sequence[str] = (), *, params: Mapping[str, Any] | None = None
+    ) -> RerunPlan:
+        """What ``rerun`` would do with each task, and why; nothing is changed. Raises as ``rerun`` does."""
+        return await rerun_plan(self.store, RerunRequest(workflow_id=workflow_id, names=from_tasks, params=params))
+
+    async def rerun(
+        self,
+        workflow_id: str,
+        from_tasks: Sequence[str] = (),
+        *,
+        params: Mapping[str, Any] | None = None,
+        labels: Mapping[str, str] | None = None,
+        new_id: str | None = None,
+    ) -> RerunResult:
+        """Submit a workflow that takes over the results of an earlier one, and runs again only what has to.
+
+        That is ``from_tasks``, what reads a param that ``params`` changes, what did not complete, and what comes after any
+        of these. Raises: ``WorkflowNotFoundError``; ``UsageError``: there is no such task, or nothing would run;
+        ``DefinitionError``: the params are wrong; ``WorkflowExistsError``: the new id has another definition.
+        """
+        request = RerunRequest(workflow_id=workflow_id, names=from_tasks, params=params, labels=labels)
+        return await rerun_workflow(self.store, request, self._clock, new_id=new_id)
 
     async def purge(
         self,

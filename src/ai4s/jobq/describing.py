@@ -74,6 +74,7 @@ def _task_status(run: WorkflowRun, number: int, records: Mapping[int, TaskRecord
         wait_until=None if waiting is None else task_run.wait_until,
         signal=task.wait_for.signal if task.wait_for is not None and waiting is Waiting.SIGNAL else None,
         undo=_undo(run, number, records),
+        reused=(record.reused or None) if record is not None and task_run.attempt == 0 else None,
     )
 
 

@@ -13,7 +13,7 @@ from ai4s.jobq.store.records import TASK_STATE_COLUMNS, IndexRecord, TaskRecord,
 from ai4s.jobq.store.workflows import LoadedRun, StoredHeader, WorkflowStore, workflow_run
 
 ERROR_COLUMNS = (*TASK_STATE_COLUMNS, "error")
-DETAIL_COLUMNS = (*ERROR_COLUMNS, "output", "blob")
+DETAIL_COLUMNS = (*ERROR_COLUMNS, "output", "blob", "reused")
 
 NEAR_IDS_AMONG = 5000  # ids looked at for a "did you mean"
 ROWS_BY_KEY = 500  # task rows read by their keys; when more are wanted, whole pages are cheaper

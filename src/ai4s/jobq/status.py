@@ -56,7 +56,7 @@ class TaskStatus:
     ``error`` is of its last attempt that ended badly, or names the task that made it ``upstream_failed``. ``output`` is JSON
     text, a ``BlobRef`` when it is large, or None. ``completed_deps`` counts skipped parents too. ``waiting`` says what a
     pending task waits for beside its parents (a signal: that of the name ``signal``), ``wait_until`` until when at most;
-    ``undo`` is its undo job, once there is something to undo.
+    ``undo`` is its undo job, once there is something to undo; ``reused`` the workflow whose result it took over.
     """
 
     name: str
@@ -81,6 +81,7 @@ class TaskStatus:
     wait_until: datetime | None = None
     signal: str | None = None
     undo: JobStatus | None = None
+    reused: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The task as a JSON object; times are ISO 8601 in UTC."""
@@ -106,6 +107,7 @@ class TaskStatus:
             "wait_until": iso(self.wait_until),
             "signal": self.signal,
             "undo": None if self.undo is None else self.undo.to_json(),
+            "reused": self.reused,
             "output": None,
         }
         if isinstance(self.output, BlobRef):

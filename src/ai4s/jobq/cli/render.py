@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, TextIO
 
 from ai4s.jobq.cli.tables import table
 from ai4s.jobq.cli.terminal import coloured, cut, fitted, visible
-from ai4s.jobq.engine.states import TaskState, WorkflowState
+from ai4s.jobq.engine.states import TaskState, Waiting, WorkflowState
 
 if TYPE_CHECKING:
     from ai4s.jobq.layers import LayerStatus
     from ai4s.jobq.settings import Target
-    from ai4s.jobq.status import AggregateStatus, TaskStatus, WorkflowStatus
+    from ai4s.jobq.status import AggregateStatus, JobStatus, TaskStatus, WorkflowStatus
 
 PREVIEW = 60  # characters of an output or error in a table
 NAMED_PARENTS = 5
@@ -29,25 +29,36 @@ _LAYER_TITLES = (
     "Progress",
 )
 _TASK_TITLES = ("Task", "Status", "Queue", "Depends On", "Output")
-_EXIT_CODES = {WorkflowState.COMPLETED: 0, WorkflowState.FAILED: 1, WorkflowState.CANCELLED: 3}
+_UNDONE = frozenset({WorkflowState.COMPENSATED, WorkflowState.COMPENSATION_FAILED})
 
 
 def outcome_code(status: WorkflowStatus) -> int:
     """The exit code that tells a script how a workflow ended."""
-    return _EXIT_CODES.get(status.status, 0)
+    if status.status is WorkflowState.FAILED:
+        return 1
+    if status.status in _UNDONE:
+        return 3 if status.cancel_requested else 1
+    return 3 if status.status is WorkflowState.CANCELLED else 0
 
 
 def status_lines(status: WorkflowStatus, stream: TextIO, *, in_full: bool = False) -> Iterator[str]:
     """A workflow and, if it has them, its tasks."""
     yield f"Workflow:  {status.workflow_id}"
     yield f"Name:      {visible(status.name)}"
-    yield f"Status:    {coloured(status.status, status.status, stream)}{_still_stopping(status)}"
+    yield f"Status:    {coloured(status.status, status.status, stream)}{_handled(status)}{_still_stopping(status)}"
     yield f"Progress:  {progress(status)}"
+    if status.labels:
+        yield f"Labels:    {visible(', '.join(f'{name}={value}' for name, value in status.labels.items()))}"
     if status.error:
         yield f"Error:     {visible(status.error)}"
     if status.tasks is not None:
         yield ""
-        yield from task_lines(list(status.tasks.values()), stream, in_full=in_full)
+        yield from task_lines(list(status.tasks.values()), stream, in_full=in_full, hooks=status.hooks or {})
+
+
+def outcome(status: WorkflowStatus) -> str:
+    """The state of a workflow in words."""
+    return f"{status.status}{_handled(status)}"
 
 
 def progress(status: WorkflowStatus) -> str:
@@ -63,13 +74,21 @@ def progress(status: WorkflowStatus) -> str:
     return ", ".join(parts)
 
 
-def task_lines(tasks: Sequence[TaskStatus], stream: TextIO, *, in_full: bool = False) -> Iterator[str]:
-    """A table of tasks."""
+def task_lines(
+    tasks: Sequence[TaskStatus], stream: TextIO, *, in_full: bool = False, hooks: Mapping[str, JobStatus] | None = None
+) -> Iterator[str]:
+    """A table of tasks, of the undo jobs there are, and of hooks."""
     rows = [
         (task.name, str(task.status), task.queue, _parents(task, in_full=in_full), _result(task, in_full=in_full))
         for task in tasks
     ]
+    rows += [_job_row(f"undo:{task.name}", task.undo, in_full) for task in tasks if task.undo is not None]
+    rows += [_job_row(f"hook:{name}", hook, in_full) for name, hook in (hooks or {}).items()]
     return table(_TASK_TITLES, rows, stream)
+
+
+def _job_row(name: str, job: JobStatus, in_full: bool) -> tuple[str, str, str, str, str]:
+    return (name, str(job.status), job.queue, "—", _fitted_result(job.error or "—", in_full=in_full))
 
 
 def layer_lines(layers: Sequence[LayerStatus], stream: TextIO) -> Iterator[str]:
@@ -98,17 +117,18 @@ def layer_change_lines(before: Mapping[str, LayerStatus], after: Sequence[LayerS
 
 def list_lines(statuses: Sequence[WorkflowStatus], stream: TextIO) -> Iterator[str]:
     """A table of workflows."""
-    rows = [(status.workflow_id, status.name, str(status.status), _short_progress(status)) for status in statuses]
+    rows = [(status.workflow_id, status.name, outcome(status), _short_progress(status)) for status in statuses]
     return table(("ID", "Name", "Status", "Progress"), rows, stream)
 
 
 def summary_lines(summary: AggregateStatus) -> Iterator[str]:
     """All workflows and tasks, counted."""
     yield "Workflows:"
-    for state in WorkflowState:
-        if summary.workflows.get(state):
-            yield f"  {state:<15}{summary.workflows[state]}"
-    yield f"  {'total':<15}{sum(summary.workflows.values())}"
+    states = [state for state in WorkflowState if summary.workflows.get(state)]
+    width = max([15, *(len(state) + 2 for state in states)])
+    for state in states:
+        yield f"  {state:<{width}}{summary.workflows[state]}"
+    yield f"  {'total':<{width}}{sum(summary.workflows.values())}"
     yield ""
     yield "Tasks:"
     counts = {
@@ -147,8 +167,19 @@ def change_lines(before: WorkflowStatus | None, after: WorkflowStatus) -> Iterat
         if task.status is not old:
             why = f": {visible(brief(task.error))}" if task.status.is_bad and task.error else ""
             yield f"{clock}  {visible(name)}: {old} → {task.status}{why}"
+        yield from _undo_change(clock, known.get(name), task)
     if before is None or before.status is not after.status or after.tasks is None:
-        yield f"{clock}  Workflow {after.workflow_id}: {after.status}, {progress(after)}"
+        yield f"{clock}  Workflow {after.workflow_id}: {outcome(after)}, {progress(after)}"
+
+
+def _undo_change(clock: str, before: TaskStatus | None, after: TaskStatus) -> Iterator[str]:
+    """A line where the undo job of a task has moved on."""
+    if after.undo is None:
+        return
+    old = TaskState.PENDING if before is None or before.undo is None else before.undo.status
+    if after.undo.status is not old:
+        why = f": {visible(brief(after.undo.error))}" if after.undo.status.is_bad and after.undo.error else ""
+        yield f"{clock}  {visible(f'undo:{after.name}')}: {old} → {after.undo.status}{why}"
 
 
 def config_lines(target: Target | None, config: Mapping[str, object]) -> Iterator[str]:
@@ -165,6 +196,12 @@ def print_lines(lines: Iterator[str]) -> None:
     for line in lines:
         sys.stdout.write(fitted(line, sys.stdout) + "\n")
     sys.stdout.flush()  # here a closed pipe is noticed; at the interpreter's end it would be an ugly surprise
+
+
+def _handled(status: WorkflowStatus) -> str:
+    if status.status is not WorkflowState.COMPLETED or not status.handled:
+        return ""
+    return f" ({status.handled} handled failure{'s' * (status.handled != 1)})"
 
 
 def _still_stopping(status: WorkflowStatus) -> str:
@@ -189,13 +226,26 @@ def _result(task: TaskStatus, *, in_full: bool) -> str:
     """What came out of a task: its output, or why there is none."""
     from ai4s.jobq.store.wire import BlobRef
 
-    if task.error:
-        text = task.error if in_full else brief(task.error)
+    if task.waiting is not None:
+        text = _waiting(task)
+    elif task.error:
+        return _fitted_result(task.error, in_full=in_full)
     elif isinstance(task.output, BlobRef):
         text = f"({task.output.size_bytes} bytes in blob storage)"
     else:
         text = "—" if task.output is None else json.dumps(json.loads(task.output), ensure_ascii=False)
     return text if in_full else cut(text, PREVIEW, mark="...")
+
+
+def _fitted_result(error: str, *, in_full: bool) -> str:
+    return error if in_full else cut(brief(error), PREVIEW, mark="...")
+
+
+def _waiting(task: TaskStatus) -> str:
+    """What a pending task waits for."""
+    what = f"for signal {task.signal}" if task.waiting is Waiting.SIGNAL else f"({task.waiting})"
+    until = "" if task.wait_until is None else f" until {task.wait_until.strftime('%Y-%m-%d %H:%M:%SZ')}"
+    return f"waits {what}{until}"
 
 
 def brief(error: str) -> str:

@@ -7,12 +7,13 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
+from ai4s.jobq.cli.arguments import Arguments, labels_option, one_value_each, params_options, with_arguments
 from ai4s.jobq.cli.bridge import Invocation, verbosity, verbosity_options
 from ai4s.jobq.cli.render import change_lines, outcome_code, print_lines, status_lines, submitted_line
 from ai4s.jobq.cli.screen import open_screen
@@ -39,6 +40,8 @@ COUNTS_EVERY_S = 1.0
 @click.option(
     "-n", "--slots", type=click.IntRange(1, 10_000), help="Tasks at a time, over all queues.  [default: cores x 2]"
 )
+@params_options
+@labels_option("A label, beside those of the file; may be repeated.")
 @click.option("--stats", is_flag=True, help="Print how many requests were sent to storage, at the end.")
 @as_json_option
 @verbosity_options
@@ -49,6 +52,9 @@ def run(
     resume: str | None,
     force: bool,
     slots: int | None,
+    params: Sequence[tuple[str, str]],
+    params_file: str | None,
+    labels: Sequence[tuple[str, str]],
     stats: bool,
     as_json: bool,
 ) -> None:
@@ -60,8 +66,11 @@ def run(
     """
     if (file is None) == (resume is None):
         raise click.UsageError("Give a FILE to run, or --resume ID.")
+    given = Arguments(params=one_value_each(params), params_file=params_file, labels=one_value_each(labels))
+    if resume is not None and (given.has_params or given.labels):
+        raise click.UsageError("A run that goes on keeps its params and labels: leave them out with --resume.")
     set_up_logging(verbosity(), task_output=verbosity() > 0)
-    definition = load_all([file])[0] if file is not None else None
+    definition = with_arguments([file], load_all([file]), given)[0] if file is not None else None
     target = invocation.target(fallback=LOCAL_TARGET)
     slots = slots or (os.cpu_count() or 1) * DEFAULT_SLOTS_PER_CORE
     outcome = asyncio.run(_run(target, definition, resume, slots=slots, force=force, with_stats=stats))

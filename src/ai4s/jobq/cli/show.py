@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ai4s.jobq.cli.arguments import labels_option, one_value_each
 from ai4s.jobq.cli.bridge import Invocation, verbosity, verbosity_options
 from ai4s.jobq.cli.render import layer_lines, list_lines, print_lines, status_lines, summary_lines, task_lines
 from ai4s.jobq.cli.terminal import put, put_json, say
@@ -68,19 +69,30 @@ def _show_layers(invocation: Invocation, workflow_id: str, *, as_json: bool) -> 
     type=click.Choice([str(state) for state in WorkflowState], case_sensitive=False),
     help="Only those in this state.",
 )
+@labels_option("Only those with this label; may be repeated, all must match.")
 @click.option("--recent", type=click.IntRange(min=1), metavar="N", help="Instead the N that ended last.")
 @click.option(
     "--limit", type=click.IntRange(min=0), default=0, show_default=True, help="Show at most so many; 0 shows all."
 )
 @as_json_option
 @click.pass_obj
-def list_(invocation: Invocation, state: str | None, recent: int | None, limit: int, as_json: bool) -> None:
+def list_(
+    invocation: Invocation,
+    state: str | None,
+    labels: Sequence[tuple[str, str]],
+    recent: int | None,
+    limit: int,
+    as_json: bool,
+) -> None:
     """List workflows.
 
     Unfinished ones first, then ended ones, each newest first. What is told of a running one may be some seconds old.
     """
     wanted = None if state is None else WorkflowState(state.lower())
-    found = invocation.ask(lambda client: client.list_workflows(status=wanted, recent=recent, limit=limit))
+    marked = one_value_each(labels)
+    found = invocation.ask(
+        lambda client: client.list_workflows(status=wanted, labels=marked, recent=recent, limit=limit)
+    )
     if as_json:
         put_json([workflow.to_json() for workflow in found])
     elif found:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from ai4s.jobq.cli.arguments import Arguments, labels_option, one_value_each, params_options, with_arguments
 from ai4s.jobq.cli.bridge import Invocation
 from ai4s.jobq.cli.render import submitted_line
 from ai4s.jobq.cli.terminal import is_terminal, put, put_json, say
@@ -28,6 +30,8 @@ MAX_PROBLEMS_SHOWN = 1000  # of one file; nobody reads further
     "--concurrency", type=click.IntRange(1, 256), default=20, show_default=True, help="Submissions at a time."
 )
 @click.option("--max-fan-in", type=int, help="Accepted and not needed: any number of parents works as it is.")
+@params_options
+@labels_option("A label, beside those of the file; may be repeated.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was submitted as JSON.")
 @click.pass_obj
 def submit(
@@ -36,12 +40,16 @@ def submit(
     workflow_id: str | None,
     concurrency: int,
     max_fan_in: int | None,
+    params: Sequence[tuple[str, str]],
+    params_file: str | None,
+    labels: Sequence[tuple[str, str]],
     as_json: bool,
 ) -> None:
     """Submit workflows and print their ids.
 
     FILES are YAML or JSON definitions; without any, paths are read from stdin, one per line. All files are checked before
-    any is submitted. A submitted workflow is pending until a coordinator sees it.
+    any is submitted, and all are given the same params and labels. A submitted workflow is pending until a coordinator sees
+    it.
     """
     paths = list(files) or _paths_from_stdin()
     if workflow_id is not None and len(paths) > 1:
@@ -49,7 +57,8 @@ def submit(
     if max_fan_in is not None:
         say("--max-fan-in is not needed: tasks may have any number of parents. It changes nothing.")
     invocation.target()
-    definitions = load_all(paths)
+    given = Arguments(params=one_value_each(params), params_file=params_file, labels=one_value_each(labels))
+    definitions = with_arguments(paths, load_all(paths), given)
     if len(definitions) == 1:
         _submit_one(invocation, definitions[0], workflow_id, as_json=as_json)
     else:
@@ -58,15 +67,18 @@ def submit(
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path())
+@params_options
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
-def validate(files: Sequence[str], as_json: bool) -> None:
+def validate(files: Sequence[str], params: Sequence[tuple[str, str]], params_file: str | None, as_json: bool) -> None:
     """Check definitions without a store.
 
-    Reports every problem of every file. Exits with 1 when a file has a problem; warnings do not count.
+    Reports every problem of every file. Exits with 1 when a file has a problem; warnings do not count. Values of params are
+    checked where any are given.
     """
     from ai4s.jobq.definition.load import check_file
 
-    reports = [check_file(path) for path in files]
+    given = Arguments(params=one_value_each(params), params_file=params_file)
+    reports = [_with_arguments(check_file(path), given) for path in files]
     if as_json:
         put_json([_report_json(report) for report in reports])
     for report in reports:
@@ -96,6 +108,17 @@ def load_all(paths: Sequence[str]) -> list[WorkflowDefinition]:
     for warning in (warning for report in reports for warning in report.warnings):
         say(f"Warning: {warning}")
     return [report.definition for report in reports if report.definition is not None]
+
+
+def _with_arguments(report: Report, given: Arguments) -> Report:
+    """The report, with what is wrong with the values that were given."""
+    if report.definition is None or not given.has_params:
+        return report
+    try:
+        with_arguments([report.source], [report.definition], given)
+    except DefinitionError as exc:
+        return replace(report, definition=None, problems=exc.problems)
+    return report
 
 
 def _paths_from_stdin() -> list[str]:

@@ -22,6 +22,10 @@ _COLOURS = {
     "failed": "31",
     "upstream_failed": "31",
     "cancelled": "33",
+    "paused": "33",
+    "compensating": "36",
+    "compensated": "33",
+    "compensation_failed": "31",
     "skipped": "2",
 }
 

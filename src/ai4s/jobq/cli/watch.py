@@ -12,7 +12,7 @@ import click
 
 from ai4s.jobq.cli.bridge import Invocation
 from ai4s.jobq.cli.params import duration
-from ai4s.jobq.cli.render import change_lines, clock_of, layer_change_lines, outcome_code, progress
+from ai4s.jobq.cli.render import change_lines, clock_of, layer_change_lines, outcome, outcome_code, progress
 from ai4s.jobq.cli.screen import open_layer_screen, open_screen
 from ai4s.jobq.cli.show import as_json_option
 from ai4s.jobq.cli.terminal import is_terminal, put, put_json, say
@@ -56,8 +56,8 @@ def watch(
 ) -> None:
     """Follow a workflow until it has ended.
 
-    Exits with 0 when it completed, 1 when it failed, 3 when it was cancelled, 124 when the time was over. Ctrl-C leaves the
-    workflow alone. With --json nothing is printed but the last status.
+    Exits with 0 when it completed, 1 when it failed, 3 when it was cancelled (undone or not), 124 when the time was over.
+    Ctrl-C leaves the workflow alone. With --json nothing is printed but the last status.
     """
 
     async def follow(client: WorkflowClient) -> WorkflowStatus:
@@ -74,7 +74,7 @@ def watch(
     if as_json:
         put_json(last.to_json())
     else:
-        put(f"Workflow {workflow_id} reached terminal state: {last.status}.")
+        put(f"Workflow {workflow_id} reached terminal state: {outcome(last)}.")
     raise click.exceptions.Exit(outcome_code(last))
 
 

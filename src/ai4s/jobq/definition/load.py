@@ -90,7 +90,7 @@ def check_text(text: str | bytes, *, source: str, format: Format | str) -> Repor
     builder = TreeBuilder()
     try:
         read = read_yaml if Format(format) is Format.YAML else read_json
-        decoded = _decode(text)
+        decoded = decode(text)
         if not decoded.strip():
             builder.refuse(NOWHERE, "the file is empty", "A workflow has a name and tasks.")
         read(decoded, builder)
@@ -171,7 +171,8 @@ def _unread_parents(tasks: Sequence[Task | None]) -> set[tuple[int, int]]:
     }
 
 
-def _decode(text: str | bytes) -> str:
+def decode(text: str | bytes) -> str:
+    """The text in these bytes, which are UTF-8, without a byte order mark. Raises ``DefinitionError``."""
     if isinstance(text, bytes):
         text = _from_utf8(text)
     if fault := unicode_fault(text):

@@ -177,7 +177,8 @@ def read_header(entity: Entity) -> Header:
 class TaskRecord:
     """A task row as people see it: ``run`` is its state for the engine, the rest is kept for them.
 
-    ``output`` is JSON text, a ``BlobRef``, or None. ``history`` is oldest first, at most 20 attempts.
+    ``output`` is JSON text, a ``BlobRef``, or None. ``history`` is oldest first, at most 20 attempts. ``reused`` is the
+    workflow whose result the task took over instead of running, or empty.
     """
 
     run: TaskRun
@@ -185,6 +186,7 @@ class TaskRecord:
     error: str = ""
     output: str | BlobRef | None = None
     history: tuple[Mapping[str, Any], ...] = ()
+    reused: str = ""
 
     @property
     def state(self) -> TaskState:
@@ -234,6 +236,11 @@ def output_values(output: str | BlobRef | None) -> dict[str, Value]:
     if isinstance(output, BlobRef):
         return {"output": b"", "blob": json.dumps([output.blob, output.size_bytes, output.md5])}
     return {"output": (output or "").encode(), "blob": ""}
+
+
+def reused_values(workflow_id: str) -> dict[str, Value]:
+    """The property that says of a task which never ran here from which workflow its result is."""
+    return {"reused": workflow_id}
 
 
 def error_values(error: str) -> dict[str, Value]:
@@ -302,6 +309,7 @@ def read_task(entity: Entity, *, life: int, tasks: int | None = None) -> TaskRec
         error=str(values.get("error", "")) if run.cause is not None else "",
         output=read_output(entity) if run.has_output else None,
         history=_history(entity),
+        reused="" if run.attempt else str(values.get("reused", "")),
     )
 
 

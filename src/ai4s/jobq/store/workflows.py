@@ -11,7 +11,7 @@ import contextlib
 import logging
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeVar
 
@@ -63,6 +63,7 @@ from ai4s.jobq.store.records import (
     read_task,
     read_task_run,
 )
+from ai4s.jobq.store.staging import store_in_stages
 from ai4s.jobq.store.wire import BlobRef, CompletionMessage, encode_completion
 
 LOG = logging.getLogger(__name__)
@@ -124,37 +125,52 @@ class WorkflowStore:
     # -- submit
 
     async def submit(
-        self, definition: WorkflowDefinition, *, now: datetime, workflow_id: str | None = None, private: str = ""
+        self,
+        definition: WorkflowDefinition,
+        *,
+        now: datetime,
+        workflow_id: str | None = None,
+        private: str = "",
+        run: str | None = None,
+        rows: Sequence[Insert] = (),
     ) -> Submission:
         """Store a new workflow, ``pending`` until a coordinator sees it. Nothing is dispatched here.
+
+        ``rows`` are those of tasks that need not run any more, for a given id and ``run``.
 
         Idempotent for a given id: the same definition again changes nothing. A crash leaves either the whole workflow or
         nothing that anybody sees. Raises ``WorkflowExistsError`` when the id has another definition.
         """
         if workflow_id is not None:
-            return await self._submit(definition, check_workflow_id(workflow_id), now, private)
+            return await self._submit(
+                definition, check_workflow_id(workflow_id), now, private, run or new_run_id(), rows
+            )
         while True:
             with contextlib.suppress(WorkflowExistsError):  # of another definition: draw again
-                submission = await self._submit(definition, new_workflow_id(), now, private)
+                submission = await self._submit(definition, new_workflow_id(), now, private, new_run_id(), ())
                 if submission.created:
                     return submission
 
     async def _submit(
-        self, definition: WorkflowDefinition, workflow_id: str, now: datetime, private: str
+        self,
+        definition: WorkflowDefinition,
+        workflow_id: str,
+        now: datetime,
+        private: str,
+        run: str,
+        rows: Sequence[Insert],
     ) -> Submission:
         existing = await self._existing(workflow_id)
         if existing is not None:
             return self._same(existing, definition)
-        run = new_run_id()
         chunks = definition_chunks(definition, run)
         header = _new_header(definition, workflow_id, chunks=len(chunks), run=run, now=now, private=private)
+        if rows:
+            left = header.task_count - len(rows)
+            header = replace(header, counts={TaskState.COMPLETED: len(rows), TaskState.PENDING: left})
         await self.index.announce(index_record(header))
-        *before, last = _submit_parts(chunks, Insert(HEADER, header.values()))
-        for part in before:
-            with contextlib.suppress(EntityExistsError):  # they carry our run: they are ours, the first answer was lost
-                await self.table.transact(workflow_id, part)
         try:
-            await self.table.transact(workflow_id, last)
+            await self._insert(header, chunks, rows)
         except EntityExistsError:
             existing = await self._existing(workflow_id)
             if existing is None:
@@ -164,6 +180,19 @@ class WorkflowStore:
                 return self._same(existing, definition)
         await self.hint(header)
         return Submission(workflow_id, run, created=True)
+
+    async def _insert(self, header: Header, chunks: Sequence[Insert], rows: Sequence[Insert]) -> None:
+        """Store a new workflow so that all of it is seen, or nothing. Raises ``EntityExistsError``: the id is taken."""
+        parts = transactions([*chunks, *rows], reserve_bytes=HEADER_BYTES)
+        if rows and len(parts) > 1:
+            await store_in_stages(self.table, header, parts)
+            await self.index.announce(index_record(header))  # a sweep may have found no workflow for the row meanwhile
+            return
+        *before, last = _with_header(parts, Insert(HEADER, header.values()))
+        for part in before:
+            with contextlib.suppress(EntityExistsError):  # they carry our run: they are ours, the first answer was lost
+                await self.table.transact(header.workflow_id, part)
+        await self.table.transact(header.workflow_id, last)
 
     async def _existing(self, workflow_id: str) -> Header | None:
         """The header under an id that is to be used. Raises ``OperationalError`` while a purge is at work on it."""
@@ -318,9 +347,8 @@ class WorkflowStore:
             total -= len(dropped.parents)
 
 
-def _submit_parts(chunks: Sequence[Insert], header: Insert) -> list[list[Operation]]:
+def _with_header(parts: Sequence[Sequence[Insert]], header: Insert) -> list[Sequence[Operation]]:
     """The transactions of a submit: the header comes last, in the same transaction when all fits into one."""
-    parts: list[list[Operation]] = [list(part) for part in transactions(chunks, reserve_bytes=HEADER_BYTES)]
     if len(parts) == 1:
         return [[*parts[0], header]]
     return [*parts, [header]]
