@@ -207,7 +207,7 @@ async def test_other_bytes_than_were_stored_are_refused_and_leave_what_was_there
 
 
 async def test_a_blob_that_is_gone_leaves_no_file(blobs: BlobStore, tmp_path: Path) -> None:
-    with pytest.raises(BlobNotFoundError):
+    with pytest.raises(BlobNotFoundError, match="JOBQ_WORKFLOW_BLOBS"):
         BlobStash("P/w/gone", MD5, 3).download_to(tmp_path / "folder" / "w.bin")
 
     assert os.listdir(tmp_path / "folder") == []

@@ -108,6 +108,18 @@ async def test_a_blob_of_another_size_than_was_stored_is_refused(store: Workflow
         await store.outputs_store.read(replace(output, size_bytes=1))
 
 
+@pytest.mark.parametrize("error", [BlobNotFoundError("no such container"), AccessDeniedError("forbidden")])
+async def test_a_container_that_cannot_be_read_is_told_with_the_variable_that_chooses_it(
+    faulty: WorkflowStore, faults: Faults, error: Exception
+) -> None:
+    faults.refuse("blob.get", error=error)
+
+    with pytest.raises(
+        type(error), match=rf"{error}.*container '{faulty.outputs_store.container}'.*JOBQ_WORKFLOW_BLOBS"
+    ):
+        await faulty.outputs_store.read(BlobRef(blob="a", size_bytes=1, md5="0" * 32))
+
+
 async def test_a_blob_that_is_gone_is_told_as_gone(store: WorkflowStore) -> None:
     with pytest.raises(BlobNotFoundError):
         await store.outputs_store.read(BlobRef(blob="no/such/blob", size_bytes=1, md5="0" * 32))

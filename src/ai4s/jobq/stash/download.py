@@ -9,8 +9,7 @@ import contextlib
 import hashlib
 import os
 import shutil
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -18,6 +17,7 @@ from ai4s.jobq.adapters.factory import blob_url, open_services
 from ai4s.jobq.errors import CorruptRecordError
 from ai4s.jobq.ports.blob import BlobStore
 from ai4s.jobq.settings import resolve_target
+from ai4s.jobq.store.outputs import blobs_explained
 from ai4s.jobq.store.side_by_side import side_by_side
 from ai4s.jobq.store.stashes import Manifest, ManifestFile, StashError, StoredFile, read_manifest
 from ai4s.jobq.task import run_apart
@@ -73,17 +73,12 @@ def _beside(path: Path) -> Path:
 
 def _read(store: str | None, read: Callable[[BlobStore], Coroutine[Any, Any, T]]) -> T:
     async def with_blobs() -> T:
-        async with _blobs(store) as blobs:
-            return await read(blobs)
+        target = resolve_target(store, environ=os.environ)
+        async with open_services(target, create=False) as services:
+            with blobs_explained(target.container):
+                return await read(services.blobs(target.container))
 
     return run_apart(with_blobs)
-
-
-@asynccontextmanager
-async def _blobs(store: str | None) -> AsyncIterator[BlobStore]:
-    target = resolve_target(store, environ=os.environ)
-    async with open_services(target, create=False) as services:
-        yield services.blobs(target.container)
 
 
 async def _copy(blobs: BlobStore, file: StoredFile, sink: IO[bytes]) -> None:

@@ -6,8 +6,16 @@ The name of a blob carries the execution, so that an attempt which lost its race
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from ai4s.jobq.errors import AccessDeniedError, CorruptRecordError, JobqError, StorageUnavailableError
+from ai4s.jobq.errors import (
+    AccessDeniedError,
+    BlobNotFoundError,
+    CorruptRecordError,
+    JobqError,
+    StorageUnavailableError,
+)
 from ai4s.jobq.ports.services import Services
 from ai4s.jobq.store.layout import Names
 from ai4s.jobq.store.wire import BlobRef, TaskMessage
@@ -54,10 +62,23 @@ class OutputStore:
         """The JSON text of an output. Raises ``BlobNotFoundError``, ``CorruptRecordError`` when the blob is not the one."""
         if isinstance(output, str):
             return output
-        data = await self._services.blobs(self.container).get(output.blob)
+        with blobs_explained(self.container):
+            data = await self._services.blobs(self.container).get(output.blob)
         if len(data) != output.size_bytes or _md5(data) != output.md5:
             raise CorruptRecordError(f"blob {output.blob!r} is not the output that was stored: size or checksum differ")
         return data.decode()
+
+
+@contextmanager
+def blobs_explained(container: str) -> Iterator[None]:
+    """Let what keeps an output from being read say which container was looked into, and what chooses it."""
+    try:
+        yield
+    except (BlobNotFoundError, AccessDeniedError) as exc:
+        raise type(exc)(
+            f"{exc} Outputs are read from container {container!r}: set JOBQ_WORKFLOW_BLOBS=account/container "
+            "as it was set where the task ran."
+        ) from exc
 
 
 def _md5(data: bytes) -> str:
