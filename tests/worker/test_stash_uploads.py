@@ -100,6 +100,15 @@ async def test_a_file_larger_than_a_block_comes_back_as_it_was(blobs: BlobStore,
     assert stash.read_bytes() == data
 
 
+async def test_a_large_file_may_be_the_first_thing_in_its_container(services: Services, tmp_path: Path) -> None:
+    (tmp_path / "large").write_bytes(b"x" * (9 << 20))
+    container = services.blobs(f"new-{os.urandom(4).hex()}")
+
+    stash = await stored(BlobStasher.from_file(tmp_path / "large"), container)
+
+    assert await container.get(stash.blob_name) == b"x" * (9 << 20)
+
+
 async def test_two_files_of_one_name_are_kept_apart(local_blobs: BlobStore, tmp_path: Path) -> None:
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()

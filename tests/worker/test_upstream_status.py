@@ -64,6 +64,21 @@ async def test_a_failed_parent_is_told_with_code_error_cause_and_attempt(stage: 
     assert await statuses(stage, header, "f") == {"train": FAILED}
 
 
+async def test_strict_says_why_a_parent_failed(stage: Stage) -> None:
+    script = """
+from ai4s.jobq.workflow import DependencyFailedError, get_upstream_output, set_output
+try:
+    get_upstream_output("train", strict=True)
+except DependencyFailedError as exc:
+    set_output([str(exc), exc.task_name, exc.status])
+"""
+    header = await submit(stage, {"train": [], "cleanup": ["train"]}, script)
+    await end(stage, header, 0)
+
+    words = "upstream task 'train' has no output: it is failed: exit code 3"
+    assert await statuses(stage, header, "f") == [words, "train", "failed"]
+
+
 async def test_a_parent_that_timed_out_has_its_signal_and_its_cause(stage: Stage) -> None:
     header = await submit(stage, {"train": [], "cleanup": ["train"]})
     await end(stage, header, 0, cause=Cause.TIMEOUT, exit_code=-9)

@@ -50,11 +50,16 @@ class NotUpstreamError(KeyError):
 
 
 class NoOutputError(LookupError):
-    """The parent ended, but it has no output."""
+    """The parent has no output. ``task_name`` is the parent, ``status`` its state."""
+
+    def __init__(self, message: str, *, task_name: str = "", status: str = "") -> None:
+        self.task_name = task_name
+        self.status = status
+        super().__init__(message)
 
 
 class DependencyFailedError(NoOutputError):
-    """The parent did not complete, so it has no output."""
+    """The parent failed or was cancelled, so it has no output."""
 
 
 def set_output(value: Any) -> None:
@@ -163,7 +168,7 @@ class WorkflowContext:
         """See the function of this name."""
         parent = self._parent(name)
         if not _has_output(parent):
-            return _no_output(name, parent["state"]) if strict else None
+            return _no_output(name, parent) if strict else None
         return _outputs(self._sidecar, {name: parent})[name]
 
     def get_upstream_status(self, name: str) -> UpstreamStatus:
@@ -241,9 +246,12 @@ def _has_output(parent: Parent) -> bool:
     return "output" in parent or "blob" in parent or "stored" in parent
 
 
-def _no_output(name: str, state: str) -> NoReturn:
+def _no_output(name: str, parent: Parent) -> NoReturn:
+    state = parent["state"]
     error = DependencyFailedError if state in _FAILED else NoOutputError
-    raise error(f"upstream task {name!r} has no output: it is {state}")
+    reason = parent.get("ending", {}).get("error", "").partition("\n")[0]
+    why = f": {reason}" if reason else ""
+    raise error(f"upstream task {name!r} has no output: it is {state}{why}", task_name=name, status=state)
 
 
 _sidecars: dict[str, Mapping[str, Any]] = {}

@@ -114,9 +114,10 @@ class AzureBlobStore:
         ids: list[str] = []
 
         async def stage(block: bytes) -> None:
-            ids.append(f"{put}-{len(ids):05d}")
+            block_id = f"{put}-{len(ids):05d}"
             async with self._edge.call("put"):
-                await blob.stage_block(ids[-1], block)
+                await blob.stage_block(block_id, block)
+            ids.append(block_id)  # not before: the first one is staged twice where the container was missing
 
         await self._creation.before(lambda: stage(first))
         async for block in others:
