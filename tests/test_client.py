@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -12,8 +12,6 @@ from ai4s.jobq.adapters.local import open_local
 from ai4s.jobq.client import WorkflowClient
 from ai4s.jobq.definition.load import from_mapping
 from ai4s.jobq.definition.model import WorkflowDefinition
-from ai4s.jobq.engine.decide import decide
-from ai4s.jobq.engine.events import Cause, Event, Room, TaskFailed, TaskStarted, TaskSucceeded
 from ai4s.jobq.engine.states import TaskState, WorkflowState
 from ai4s.jobq.errors import (
     NothingToRetryError,
@@ -26,9 +24,8 @@ from ai4s.jobq.ports.clock import SystemClock
 from ai4s.jobq.ports.table import Table
 from ai4s.jobq.status import WorkflowStatus
 from ai4s.jobq.store import commit as commit_module
-from ai4s.jobq.store.commit import commit
-from ai4s.jobq.store.records import index_record
 from ai4s.jobq.store.workflows import WorkflowStore
+from tests.support.acting import failed, play, started, succeeded
 
 NOW = SystemClock().now
 
@@ -56,55 +53,6 @@ CHAIN = from_mapping(
         ],
     }
 )
-
-
-async def play(store: WorkflowStore, workflow_id: str, events: Sequence[Event] = ()) -> None:
-    """Let these events happen, as a coordinator would; the index follows."""
-    loaded = await store.load(workflow_id)
-    assert loaded is not None
-    room = Room(queues=dict.fromkeys(loaded.run.graph.queue_names, 100), dispatches=98)
-    decision = decide(loaded.run, events, now=NOW(), room=room)
-    await commit(store.table, loaded, decision, now=NOW(), outbox=(), owner="test")
-    if loaded.header.ended_at is not None:
-        await store.index.retire(index_record(loaded.header))
-    else:
-        await store.index.refresh(index_record(loaded.header))
-
-
-async def succeeded(store: WorkflowStore, workflow_id: str, number: int, output: str | None = None) -> None:
-    run, life, attempt = await _current(store, workflow_id, number)
-    event = TaskSucceeded(run=run, number=number, life=life, attempt=attempt, execution="1-x", output=output)
-    await play(store, workflow_id, [event])
-
-
-async def failed(store: WorkflowStore, workflow_id: str, number: int, *, exit_code: int = 7) -> None:
-    run, life, attempt = await _current(store, workflow_id, number)
-    event = TaskFailed(
-        run=run,
-        number=number,
-        life=life,
-        attempt=attempt,
-        execution="1-x",
-        cause=Cause.EXIT,
-        exit_code=exit_code,
-        error=f"exit code {exit_code}",
-    )
-    await play(store, workflow_id, [event])
-
-
-async def started(store: WorkflowStore, workflow_id: str, number: int) -> None:
-    run, life, attempt = await _current(store, workflow_id, number)
-    await play(
-        store,
-        workflow_id,
-        [TaskStarted(run=run, number=number, life=life, attempt=attempt, execution="1-x", worker="w")],
-    )
-
-
-async def _current(store: WorkflowStore, workflow_id: str, number: int) -> tuple[str, int, int]:
-    loaded = await store.load(workflow_id)
-    assert loaded is not None
-    return loaded.run.run, loaded.run.life, loaded.run.tasks[number].attempt
 
 
 async def failed_chain(store: WorkflowStore, client: WorkflowClient, workflow_id: str = "w") -> None:

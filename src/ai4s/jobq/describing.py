@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
+from ai4s.jobq.engine.outcome import has_handler
 from ai4s.jobq.engine.run import WorkflowRun
 from ai4s.jobq.engine.states import SATISFIED, TaskState, Waiting, WorkflowState
 from ai4s.jobq.status import JobStatus, TaskStatus, WorkflowStatus, is_cancelled
@@ -27,7 +28,7 @@ def detailed_status(header: Header, run: WorkflowRun, records: Mapping[int, Task
         created_at=header.created_at,
         updated_at=header.updated_at,
         ended_at=header.ended_at,
-        error=_workflow_error(header, tasks),
+        error=_workflow_error(header, run, tasks),
         cancel_requested=is_cancelled(header),
         handled=header.handled,
         labels=header.labels,
@@ -158,16 +159,19 @@ class _RootCauses:
         return next((parent for parent in bad if tasks[parent].state is TaskState.FAILED), bad[0])
 
 
-def _workflow_error(header: Header, tasks: Iterable[TaskStatus]) -> str | None:
+def _workflow_error(header: Header, run: WorkflowRun, tasks: Sequence[TaskStatus]) -> str | None:
     if header.failure:
         return header.failure
     is_failed = header.state is WorkflowState.FAILED or (header.state in _UNDOING and not is_cancelled(header))
-    return _failures(tasks) if is_failed else None
+    if not is_failed:
+        return None
+    failed = {number: task for number, task in enumerate(tasks) if task.status is TaskState.FAILED}
+    to_blame = [task for number, task in failed.items() if not has_handler(run, number)]
+    return _failures(to_blame or list(failed.values()))
 
 
-def _failures(tasks: Iterable[TaskStatus]) -> str | None:
-    """Which tasks a failed workflow failed by, the first few by name."""
-    failed = [task for task in tasks if task.status is TaskState.FAILED]
+def _failures(failed: Sequence[TaskStatus]) -> str | None:
+    """That these tasks failed, the first few by name."""
     if not failed:
         return None
     named = [
