@@ -175,6 +175,7 @@ async def test_a_download_into_a_directory_keeps_its_name(blobs: BlobStore, tmp_
     stash = stash_of(await stored(blobs, b"weights"))
 
     assert stash.download_to(tmp_path) == tmp_path / "model.bin"
+    assert stash.download_to(f"{tmp_path}/new/") == tmp_path / "new" / "model.bin"
 
 
 async def test_a_download_replaces_what_was_there(blobs: BlobStore, tmp_path: Path) -> None:

@@ -114,14 +114,15 @@ class BlobStash(_Stored):
         return self._file.size_bytes
 
     def download_to(self, path: str | os.PathLike[str]) -> Path:
-        """Write it to ``path``, or under its own name into ``path`` if that is a directory; where it is then.
+        """Write it to ``path``, or into ``path`` under its own name if that is a directory or ends in ``/``; where it is.
 
         Missing folders are made. What was there before is replaced at once, when everything has arrived and been checked.
         """
         from ai4s.jobq.stash.download import download_file
 
-        target = Path(path)
-        return download_file(self._file, target / self.filename if target.is_dir() else target, store=self._store)
+        text = os.fspath(path)
+        target = Path(text, self.filename) if text.endswith("/") or os.path.isdir(text) else Path(text)
+        return download_file(self._file, target, store=self._store)
 
     def read_bytes(self) -> bytes:
         """All of it."""
