@@ -321,7 +321,7 @@ async def test_a_signal_that_nobody_waits_for_is_noted(client: WorkflowClient) -
 
     result = await client.signal("w", "goo")
 
-    assert result.note == "no task waits for a signal of this name; did you mean 'go'?"
+    assert result.note == "no task waits for a signal of this name (did you mean 'go'?)"
 
 
 async def test_a_signal_that_comes_too_late_is_noted(store: WorkflowStore, client: WorkflowClient) -> None:

@@ -80,7 +80,7 @@ async def _why_useless(store: WorkflowStore, header: Header, name: str) -> str:
     graph = await store.graph(header.workflow_id, header.run, chunks=header.chunks)
     if name not in graph.signals:
         near = near_names(name, sorted(graph.signals), most=1)
-        return f"no task waits for a signal of this name{f'; did you mean {near[0]!r}?' if near else ''}"
+        return f"no task waits for a signal of this name{f' (did you mean {near[0]!r}?)' if near else ''}"
     if name in await store.signals(header.workflow_id, header.run):
         return "a signal of this name was sent before, and that one counts"
     waiting = [
