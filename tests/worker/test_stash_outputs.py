@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ai4s.jobq.definition.model import Task
-from ai4s.jobq.engine.states import JobKind, TaskState
+from ai4s.jobq.engine.states import JobKind, Stop, TaskState
 from ai4s.jobq.engine.task_run import TaskRun
 from ai4s.jobq.ports.blob import BlobStore
 from ai4s.jobq.store.layout import task_row
@@ -143,6 +143,32 @@ async def test_the_message_stays_ours_while_files_are_stored(stage: Stage, tmp_p
     await working
 
     assert stage.only_outcome().outcome is Outcome.SUCCEEDED
+
+
+async def test_a_task_whose_files_take_long_is_announced_as_started(stage: Stage, tmp_path: Path) -> None:
+    held = HeldUp(outputs_of(stage))
+    await stage.put_command(python(WRITE + "set_output(BlobStasher.from_file('out/model.bin'))"), cwd=str(tmp_path))
+    working = asyncio.create_task(stage.run())
+
+    await until(lambda: [report.outcome for report in stage.reports()] == [Outcome.STARTED])
+    held.go_on.set()
+    await working
+
+    assert stage.only_outcome().outcome is Outcome.SUCCEEDED
+
+
+async def test_a_cancelled_workflow_stops_the_storing_of_files(stage: Stage, tmp_path: Path) -> None:
+    held = HeldUp(outputs_of(stage))
+    cmd = python(WRITE + "set_output(BlobStasher.from_file('out/model.bin'))")
+    header = await stage.submit(Task(name="train", kwargs={"cmd": cmd, "cwd": str(tmp_path)}))
+    await stage.put(header)
+    working = asyncio.create_task(stage.run(kill_timeout_s=0.2))
+    await held.reached.wait()
+
+    await stage.change_header(header.workflow_id, stop=Stop.HALT)
+    await working
+
+    assert (stage.only_outcome().cause, stage.only_outcome().output) == (Cause.CANCELLED, None)
 
 
 async def test_a_worker_that_is_told_to_stop_leaves_in_time_and_says_preempted(stage: Stage, tmp_path: Path) -> None:

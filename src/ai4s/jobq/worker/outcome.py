@@ -46,6 +46,7 @@ async def outcome_of(result: JobResult, assignment: TaskAssignment, *, store: Wo
         return TaskOutcome(result=replace(result, cause=Cause.EXIT, error=fit_error(str(exc))))
     finally:
         keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
 
 
 async def _kept_output(assignment: TaskAssignment, store: WorkflowStore) -> str | BlobRef | None:

@@ -7,6 +7,7 @@ a second report, which changes nothing, and never to none.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -112,11 +113,11 @@ class TaskRunner:
             result = JobResult(cause=Cause.EXIT, error=f"the task could not be prepared: {exc}")
             return self._report(assignment, result)
         try:
-            result = await self._processor(job)
+            with contextlib.closing(log):
+                result = await self._processor(job)
+            outcome = await outcome_of(result, assignment, store=self._store)
         finally:
             announcement.take_back()
-            log.close()
-        outcome = await outcome_of(result, assignment, store=self._store)
         _log_result(assignment, outcome.result)
         return self._report(assignment, outcome.result, outcome.output)
 
