@@ -65,6 +65,17 @@ async def test_dispatches_are_in_the_outbox_of_their_own_commit(store: WorkflowS
     assert loaded.header.outbox == tuple(OutboxEntry(task_row(number), 1, "me") for number in range(3))
 
 
+async def test_the_outbox_keeps_the_order_of_dispatch(store: WorkflowStore) -> None:
+    """B6: the more urgent task is sent first."""
+    definition = workflow(many(3), changes={"t0": {"priority": -1}, "t2": {"priority": 1}})
+    await store.submit(definition, now=NOW, workflow_id="w")
+    loaded = await store.load("w")
+    assert loaded is not None
+    await settle(store, loaded)
+
+    assert [entry.row for entry in loaded.header.outbox] == [task_row(2), task_row(1), task_row(0)]
+
+
 async def test_more_rows_than_a_transaction_takes_are_cut(
     store: WorkflowStore, faulty: WorkflowStore, faults: Faults
 ) -> None:

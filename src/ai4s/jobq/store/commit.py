@@ -123,7 +123,10 @@ def _rows(run: WorkflowRun, decision: Decision, *, rev: int) -> list[Merge]:
     history: dict[int, dict[str, Value]] = {}
     for record in decision.attempts:
         history.setdefault(record.number, {}).update(attempt_values(record))
-    numbers = sorted(decision.rows, key=lambda number: (_is_ready(run, number), number))
+    place = {
+        dispatch.number: place for place, dispatch in enumerate(decision.dispatches)
+    }  # the outbox keeps this order
+    numbers = sorted(decision.rows, key=lambda number: (_is_ready(run, number), place.get(number, 0), number))
     return [_row(run, decision, number, history.get(number, {}), rev=rev + 1) for number in numbers]
 
 
