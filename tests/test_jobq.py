@@ -35,8 +35,8 @@ from ai4s.jobq import (
     setup_logging,
 )
 from ai4s.jobq.errors import CorruptRecordError, NewerVersionError, SettingsError, UsageError
+from ai4s.jobq.plain.replies import decode_response, encode_response, reply_queue_name
 from ai4s.jobq.ports.queue import OutgoingMessage
-from ai4s.jobq.replies import decode_response, encode_response, reply_queue_name
 from ai4s.jobq.store.wire import TaskMessage, encode_task
 
 

@@ -34,7 +34,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "ids": ("errors",),
     "processes": (),
     "durations": ("errors",),
-    "replies": ("ports", "store"),
+    "plain.replies": ("ports", "store"),
     "purge.erase": ("store",),
     "config_file": ("errors", "ids"),
     "settings": ("config_file", "ports.limits", "store.layout"),
@@ -46,10 +46,10 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "adapters.factory": ("adapters.azure", "adapters.local", "store", "settings"),
     "store": ("engine", "ports", "ids"),
     "coordinator": ("store", "logs", "durations", "purge.erase"),
-    "worker": ("store", "logs", "settings", "adapters.factory", "replies"),
+    "worker": ("store", "logs", "settings", "adapters.factory", "plain.replies"),
     ACTORS: (
         *("coordinator", "worker", "store", "settings", "logs", "adapters.factory"),
-        *("processes", "durations", "replies", "purge.erase"),
+        *("processes", "durations", "plain.replies", "purge.erase"),
     ),
     "cli": (ACTORS,),
 }

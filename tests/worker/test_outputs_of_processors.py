@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from ai4s.jobq.callbacks import CallbackProcessor
 from ai4s.jobq.definition.model import Task
-from ai4s.jobq.processors import Processor
+from ai4s.jobq.plain.callbacks import CallbackProcessor
+from ai4s.jobq.plain.processors import Processor
 from ai4s.jobq.store.stashes import KEY
 from ai4s.jobq.store.wire import Cause, Outcome, Report
 from ai4s.jobq.workflow import (

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from ai4s.jobq import task, workflow
-from ai4s.jobq.callbacks import CallbackProcessor
 from ai4s.jobq.definition.model import Task
 from ai4s.jobq.engine.states import JobKind
+from ai4s.jobq.plain.callbacks import CallbackProcessor
 from ai4s.jobq.stash import BlobStash, BlobStashDirectory, loads
 from ai4s.jobq.store.wire import Report
 from ai4s.jobq.worker.shell import TASK_VARIABLES

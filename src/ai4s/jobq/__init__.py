@@ -9,42 +9,42 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ai4s.jobq.batches import WorkSpecification, batch_enqueue, get_results
     from ai4s.jobq.client import WorkflowClient
     from ai4s.jobq.errors import JobqError
     from ai4s.jobq.jobq import JobQ, JobQFuture, push_jobs
-    from ai4s.jobq.plain_errors import (
+    from ai4s.jobq.plain.batches import WorkSpecification, batch_enqueue, get_results
+    from ai4s.jobq.plain.errors import (
         EmptyQueue,
         JobFailedError,
         LockLostError,
         TooManyFailuresError,
         WorkerCanceled,
     )
-    from ai4s.jobq.processors import Processor, ProcessPool, SequentialProcessor, ShellCommandProcessor
-    from ai4s.jobq.replies import Response
-    from ai4s.jobq.workforce import launch_workers, setup_logging
+    from ai4s.jobq.plain.processors import Processor, ProcessPool, SequentialProcessor, ShellCommandProcessor
+    from ai4s.jobq.plain.replies import Response
+    from ai4s.jobq.plain.workforce import launch_workers, setup_logging
 
 _HOMES = {
-    "EmptyQueue": "plain_errors",
-    "JobFailedError": "plain_errors",
+    "EmptyQueue": "plain.errors",
+    "JobFailedError": "plain.errors",
     "JobQ": "jobq",
     "JobQFuture": "jobq",
     "JobqError": "errors",
-    "LockLostError": "plain_errors",
-    "ProcessPool": "processors",
-    "Processor": "processors",
-    "Response": "replies",
-    "SequentialProcessor": "processors",
-    "ShellCommandProcessor": "processors",
-    "TooManyFailuresError": "plain_errors",
-    "WorkSpecification": "batches",
-    "WorkerCanceled": "plain_errors",
+    "LockLostError": "plain.errors",
+    "ProcessPool": "plain.processors",
+    "Processor": "plain.processors",
+    "Response": "plain.replies",
+    "SequentialProcessor": "plain.processors",
+    "ShellCommandProcessor": "plain.processors",
+    "TooManyFailuresError": "plain.errors",
+    "WorkSpecification": "plain.batches",
+    "WorkerCanceled": "plain.errors",
     "WorkflowClient": "client",
-    "batch_enqueue": "batches",
-    "get_results": "batches",
-    "launch_workers": "workforce",
+    "batch_enqueue": "plain.batches",
+    "get_results": "plain.batches",
+    "launch_workers": "plain.workforce",
     "push_jobs": "jobq",
-    "setup_logging": "workforce",
+    "setup_logging": "plain.workforce",
 }
 
 __all__ = [

@@ -14,13 +14,13 @@ from urllib.parse import urlsplit
 from ai4s.jobq.adapters.factory import open_services
 from ai4s.jobq.errors import SettingsError, UsageError
 from ai4s.jobq.ids import new_nonce
-from ai4s.jobq.peeking import PeekedJob, peeked
-from ai4s.jobq.plain_errors import JobFailedError
-from ai4s.jobq.plain_jobs import plain_job
+from ai4s.jobq.plain.errors import JobFailedError
+from ai4s.jobq.plain.jobs import plain_job
+from ai4s.jobq.plain.peeking import PeekedJob, peeked
+from ai4s.jobq.plain.pulling import execute_one
+from ai4s.jobq.plain.replies import Response, decode_response, reply_queue_name
 from ai4s.jobq.ports.queue import OutgoingMessage, Queue
 from ai4s.jobq.ports.services import Services
-from ai4s.jobq.pulling import execute_one
-from ai4s.jobq.replies import Response, decode_response, reply_queue_name
 from ai4s.jobq.settings import PLAIN_PREFIX, Target, check_account, default_local_dir, emulator_ports
 from ai4s.jobq.store.wire import PlainJob, encode_job
 from ai4s.jobq.worker.settings import PLAIN_VISIBILITY_S

@@ -14,7 +14,7 @@ from ai4s.jobq.cli.show import as_json_option
 from ai4s.jobq.cli.terminal import put, put_json, say, visible
 
 if TYPE_CHECKING:
-    from ai4s.jobq.peeking import PeekedJob
+    from ai4s.jobq.plain.peeking import PeekedJob
 
 MOST = 32  # messages that a storage queue shows
 

@@ -16,7 +16,7 @@ from ai4s.jobq.logs import set_up_logging
 
 if TYPE_CHECKING:
     from ai4s.jobq.jobq import JobQ
-    from ai4s.jobq.processors import Processor
+    from ai4s.jobq.plain.processors import Processor
 
 proc_option = click.option(
     "--proc",
@@ -45,7 +45,7 @@ def pull(invocation: Invocation, visibility_timeout: float, proc: str) -> None:
 
     What it prints is logged to stderr. Exits with 0 when it succeeded or there was none, with 1 when it failed.
     """
-    from ai4s.jobq.plain_errors import EmptyQueue
+    from ai4s.jobq.plain.errors import EmptyQueue
 
     set_up_logging(verbosity(), level=logging.INFO)
     processor = chosen_processor(proc, num_workers=1)
@@ -64,8 +64,8 @@ def pull(invocation: Invocation, visibility_timeout: float, proc: str) -> None:
 
 def chosen_processor(name: str, *, num_workers: int, emulate_tty: bool = False) -> Processor | Callable[..., Any]:
     """The processor that ``--proc`` names. Raises ``UsageError``."""
-    from ai4s.jobq.processor_names import SHELL, processor_named
-    from ai4s.jobq.processors import ShellCommandProcessor
+    from ai4s.jobq.plain.processor_names import SHELL, processor_named
+    from ai4s.jobq.plain.processors import ShellCommandProcessor
 
     if name == SHELL:
         return ShellCommandProcessor(num_workers, emulate_tty=emulate_tty)

@@ -20,7 +20,7 @@ from ai4s.jobq.settings import Target, resolve_queue, resolve_target
 if TYPE_CHECKING:
     from ai4s.jobq.definition.model import WorkflowDefinition
     from ai4s.jobq.jobq import JobQFuture
-    from ai4s.jobq.replies import Response
+    from ai4s.jobq.plain.replies import Response
 
 WORKFLOW_NAME_LENGTH = 80  # characters of the command that name its workflow
 
@@ -67,7 +67,7 @@ def push(
     Commands given with -c, else one per line of stdin. A line that begins with a brace is a JSON job with cmd, env and cwd.
     With --wait a job's result is printed as one line of JSON, in the order of the jobs; it exits with 1 when one failed.
     """
-    from ai4s.jobq.plain_jobs import job_kwargs
+    from ai4s.jobq.plain.jobs import job_kwargs
 
     if wait and as_workflows:
         raise click.UsageError("--wait is for plain jobs: follow a workflow with ai4s-jobq workflow watch.")

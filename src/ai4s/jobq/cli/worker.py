@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from ai4s.jobq.processors import Processor
+    from ai4s.jobq.plain.processors import Processor
     from ai4s.jobq.worker.loop import WorkerSummary
 
 _DEFAULTS = WorkerSettings(queue="default")
@@ -128,7 +128,7 @@ def worker(
 def _kind(*, heartbeat: bool) -> type[WorkerSettings]:
     if heartbeat:
         return WorkerSettings
-    from ai4s.jobq.pulling import UnrenewedSettings
+    from ai4s.jobq.plain.pulling import UnrenewedSettings
 
     return UnrenewedSettings
 
@@ -150,7 +150,7 @@ async def _work(
     processor: Processor | Callable[..., Any],
 ) -> WorkerSummary:
     from ai4s.jobq.adapters.factory import open_services, open_store
-    from ai4s.jobq.callbacks import for_worker
+    from ai4s.jobq.plain.callbacks import for_worker
     from ai4s.jobq.ports.clock import SystemClock
     from ai4s.jobq.worker.loop import Worker
     from ai4s.jobq.worker.signals import leaving_on_signals

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ai4s.jobq.ids import new_nonce
+from ai4s.jobq.plain.replies import encode_response, reply_queue_name
 from ai4s.jobq.ports.queue import OutgoingMessage, Queue
-from ai4s.jobq.replies import encode_response, reply_queue_name
 from ai4s.jobq.store.wire import Cause, encode_job
 from ai4s.jobq.worker.assignment import Ending, JobAssignment
 from ai4s.jobq.worker.patience import Patience
