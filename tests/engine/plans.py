@@ -8,16 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import Enum
+from typing import Any
 
 from hypothesis import strategies as st
 
 from ai4s.jobq.definition.model import DepPolicy, ResultPolicy, Task, WorkflowDefinition
+from ai4s.jobq.definition.parts import FailFast, Job, OnTimeout, Retry, WaitFor
 from ai4s.jobq.engine.events import Cause
+from tests.engine.scene import NOW
 
 MAX_TASKS = 8
 LIVES = 3
 QUEUES = ("cpu", "gpu")
+SIGNALS = ("green", "red")
+HOOKS = ("on_success", "on_failure", "on_end")
+CLEANUP = (DepPolicy.ALWAYS, DepPolicy.ON_FAILURE)
+JOB = Job(kwargs={"cmd": "undo, or tell"}, num_retries=1)
 
 
 class Question(Enum):
@@ -55,11 +63,17 @@ class Script:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A definition, and the scripts of its tasks by life (from 0) and number."""
+    """A definition, the scripts of its tasks by life (from 0) and number, and those of its undo jobs and hooks."""
 
     definition: WorkflowDefinition
     questions: tuple[Question, ...]
     lives: tuple[tuple[Script, ...], ...]
+    jobs: tuple[Script, ...]
+
+    def script(self, life: int, number: int) -> Script:
+        """What happens to a task, undo job or hook in a life (from 0)."""
+        count = len(self.definition.tasks)
+        return self.lives[life][number] if number < count else self.jobs[number - count]
 
 
 class Tape:
@@ -95,30 +109,60 @@ def schedules() -> st.SearchStrategy[list[int]]:
     return st.one_of(st.lists(choices, max_size=20), st.lists(choices, min_size=50, max_size=150))
 
 
+DATA = Output(go=True, readable=True)  # what every signal brings
+_NOTHING = Output(go=False, readable=True)
+_JOB_SCRIPTS = st.sampled_from(
+    [
+        Script((), True, _NOTHING),
+        Script((Cause.LOST, Cause.EXIT), True, _NOTHING),
+        Script((Cause.PREEMPTED,), False, _NOTHING),
+        Script((), False, _NOTHING),
+    ]
+)
+
+
 @st.composite
-def plans(draw: st.DrawFn) -> Plan:
-    """A workflow of a few tasks, numbered in any order, with a script for every task and life."""
+def plans(draw: st.DrawFn, *, rough: bool = False) -> Plan:
+    """A workflow of a few tasks, numbered in any order, with a script for every task and life.
+
+    ``rough`` ones may also stop themselves and give up waiting: their end depends on the order of events.
+    """
     count = draw(st.integers(1, MAX_TASKS))
     order = draw(st.permutations(range(count)))
     tasks: dict[int, Task] = {}
     questions: dict[int, Question] = {}
     for place, number in enumerate(order):
         parents = draw(st.lists(st.sampled_from(order[:place]), unique=True, max_size=4)) if place else []
-        questions[number], tasks[number] = draw(_tasks(number, parents))
+        questions[number], tasks[number] = draw(_tasks(number, parents, rough=rough))
     definition = WorkflowDefinition(
         name="random",
         tasks=tuple(tasks[number] for number in range(count)),
         max_parallelism=draw(st.sampled_from([None, None, 1, 2, 3])),
         result_policy=draw(st.sampled_from(ResultPolicy)),
+        **draw(_HOOKS),
+        **(draw(_LIMITS) if rough else {}),
     )
     life = st.lists(_SCRIPTS, min_size=count, max_size=count).map(tuple)
     lives = tuple(draw(life) for _ in range(LIVES))
-    return Plan(definition, tuple(questions[number] for number in range(count)), lives)
+    jobs = draw(st.lists(_JOB_SCRIPTS, min_size=count + len(HOOKS), max_size=count + len(HOOKS)).map(tuple))
+    return Plan(definition, tuple(questions[number] for number in range(count)), lives, jobs)
+
+
+_HOOKS: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
+    [{}, {}, dict.fromkeys(HOOKS, JOB), *({hook: JOB} for hook in HOOKS)]
+)
+_LIMITS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+    {
+        "fail_fast": st.sampled_from(FailFast),
+        "timeout_s": st.sampled_from([None, None, 10, 30]),
+        "undo_on_cancel": st.sampled_from([True, True, False]),
+    }
+)
 
 
 @st.composite
-def _tasks(draw: st.DrawFn, number: int, parents: list[int]) -> tuple[Question, Task]:
-    policies: list[DepPolicy | int] = [DepPolicy.ALL, DepPolicy.ALL, DepPolicy.ANY, DepPolicy.ALL_SETTLED]
+def _tasks(draw: st.DrawFn, number: int, parents: list[int], *, rough: bool) -> tuple[Question, Task]:
+    policies: list[DepPolicy | int] = [DepPolicy.ALL, DepPolicy.ALL, *DepPolicy]
     policy = draw(st.sampled_from([*policies, *range(1, len(parents) + 1)]))
     question = draw(st.sampled_from(_possible_questions(policy))) if parents else Question.NONE
     return question, Task(
@@ -126,12 +170,39 @@ def _tasks(draw: st.DrawFn, number: int, parents: list[int]) -> tuple[Question, 
         depends_on=tuple(f"t{parent}" for parent in parents),
         queue=draw(st.sampled_from(QUEUES)),
         dep_policy=policy,
-        num_retries=draw(st.integers(0, 2)),
         condition=question.value.format(parent=f"t{parents[0]}") if question is not Question.NONE else None,
+        allow_failure=draw(st.sampled_from([False, False, True])),
+        undo=draw(st.sampled_from([None, JOB])),
+        priority=draw(st.integers(-1, 1)),
+        **draw(_retries()),
+        **draw(_waits(rough=rough)),
     )
+
+
+def _retries() -> st.SearchStrategy[dict[str, Any]]:
+    """No retries, some, or some after a while."""
+    retry = st.builds(Retry, max=st.integers(1, 2), delay_s=st.sampled_from([0, 3]), jitter=st.sampled_from([0, 1]))
+    return st.one_of(
+        st.integers(0, 2).map(lambda count: {"num_retries": count}), retry.map(lambda value: {"retry": value})
+    )
+
+
+def _waits(*, rough: bool) -> st.SearchStrategy[dict[str, Any]]:
+    """Mostly nothing to wait for; a rough task may stop waiting for its signal."""
+    limits: list[dict[str, Any]] = [{}]
+    if rough:
+        limits = [{}, *({"timeout_s": 5, "on_timeout": what} for what in OnTimeout)]
+    waits: list[dict[str, Any]] = [
+        {"delay_s": 2},
+        {"not_before": NOW + timedelta(seconds=4)},
+        *({"wait_for": WaitFor(signal=signal, **limit)} for signal in SIGNALS for limit in limits),
+        {"delay_s": 2, "wait_for": WaitFor(signal=SIGNALS[0], **limits[-1])},
+    ]
+    return st.sampled_from([*({} for _ in waits), *({} for _ in waits), *waits])
 
 
 def _possible_questions(policy: DepPolicy | int) -> list[Question]:
     """The questions whose answer cannot depend on which parent ends first."""
     some = [Question.NONE, Question.NONE, Question.ALWAYS, Question.NEVER, Question.BROKEN]
-    return [*some, Question.READS, Question.READS] if policy in (DepPolicy.ALL, DepPolicy.ALL_SETTLED) else some
+    is_patient = policy in (DepPolicy.ALL, DepPolicy.ALL_SETTLED, *CLEANUP)
+    return [*some, Question.READS, Question.READS] if is_patient else some

@@ -6,8 +6,9 @@ A scene plays steps written as text, so that a test reads as a story::
     decision = scene.play("", "a started", "a ok")   # "" only looks what time and room allow
 
 Steps: ``<job> started|ok|<cause>`` (of the current attempt; a job is a task, ``undo:<task>`` or a hook such as ``on_end``),
-``cancel``, ``retry``, ``+<seconds>`` and ``""``. ``reload``, ``pause``, ``resume``, ``abandon`` and ``signal <name>`` change the
-stored run as a client would, and go on with what is loaded from there, as a coordinator that takes over does.
+``cancel``, ``retry``, ``+<seconds>`` and ``""``. Then those that change the stored run as a client would, and go on with
+what is loaded from there, as a coordinator that takes over does: ``reload``, ``pause``, ``resume``, ``abandon``,
+``signal <name>``.
 """
 
 from __future__ import annotations

@@ -27,10 +27,10 @@ from ai4s.jobq.engine.events import (
     TaskSucceeded,
 )
 from ai4s.jobq.engine.graph import Graph
-from ai4s.jobq.engine.run import WorkflowRun
-from ai4s.jobq.engine.states import Stop
+from ai4s.jobq.engine.run import WorkflowRun, deadline_of
+from ai4s.jobq.engine.states import JobKind, TaskState, WorkflowState
 from tests.engine.checks import Before, check
-from tests.engine.plans import Output, Plan, Question, Tape
+from tests.engine.plans import DATA, SIGNALS, Output, Plan, Question, Tape
 from tests.engine.scene import NOW, RUN, plenty
 from tests.engine.stored import StoredRun
 
@@ -65,8 +65,9 @@ class Simulation:
         self.plan = plan
         self.tape = tape
         self.now = NOW
-        self.run = WorkflowRun(Graph(plan.definition), run=RUN)
-        self.stored = StoredRun(run=RUN)
+        deadline = deadline_of(plan.definition, NOW)
+        self.run = WorkflowRun(Graph(plan.definition), run=RUN, deadline=deadline)
+        self.stored = StoredRun(run=RUN, deadline=deadline)
         self.hand: list[Message] = []
         self.said: list[Event] = []
         self.outputs: dict[int, Output] = {}
@@ -82,7 +83,8 @@ class Simulation:
         self.decide()
         while self.tape.has_more and self.run.ended_at is None:
             self._act()
-        self._drain()
+        if self.run.ended_at is None:
+            self._drain()
 
     def retry(self) -> bool:
         """Begin another life, if there is anything to retry."""
@@ -102,22 +104,39 @@ class Simulation:
         for event in reversed(self.said):
             self.decide(event)
 
+    def kept(self) -> dict[int, Output]:
+        """What a retry would keep, with its outputs: forward tasks that completed, and no undo job of which has begun."""
+        size = len(self.run.tasks)
+        return {
+            task.number: self.outputs[task.number]
+            for task in self.run.tasks
+            if task.stored is TaskState.COMPLETED
+            and self.run.graph.kind(task.number) is JobKind.FORWARD
+            and not self.attempts_of_life[size + task.number]
+        }
+
     def _drain(self) -> None:
+        """Bring the run to its end: all signals, no pause, an answer to every message, and the time to wake."""
         self._windows = dict.fromkeys(self._windows, 1_000)
-        self.decide()
+        self.stored.paused = False
+        self.stored.signals.update(dict.fromkeys(SIGNALS, DATA))
+        self._reload()
+        decision = self.decide()
         for _ in range(MOST_ROUNDS):
             if self.run.ended_at is not None:
                 return
-            current = [message for message in self.hand if self._is_current(message)]
-            assert current or self.run.stop is not Stop.NONE, "nothing is under way, and the run has not ended"
+            awaited = [message for message in self.hand if self._is_current(message) and self._is_awaited(message)]
+            assert awaited or decision.wake_at is not None, "nothing is under way, and the run has not ended"
             self.now += timedelta(seconds=1)
-            awaited = [message for message in current if self._must_answer(message)]
-            self.decide(*(self._say(self._outcome(message)) for message in awaited[:1]))
+            if not awaited and decision.wake_at is not None:
+                self.now = max(self.now, decision.wake_at)
+            decision = self.decide(*(self._say(self._outcome(message)) for message in awaited[:1]))
         raise AssertionError(f"the run has not ended after {MOST_ROUNDS} reports")
 
-    def _must_answer(self, message: Message) -> bool:
+    def _is_awaited(self, message: Message) -> bool:
         """Whether the run waits for this report: a message that was cancelled on its queue may never be heard of."""
-        return self.run.stop is Stop.NONE or self.run.tasks[message.number].state == "running"
+        job = self.run.at(message.number)
+        return job is not None and job.state in (TaskState.READY, TaskState.RUNNING)
 
     # -- one step
 
@@ -132,7 +151,10 @@ class Simulation:
             self._talk_nonsense,
             self._reload,
             self._change_room,
+            self._pause_or_resume,
+            self._signal,
             self._cancel,
+            self._give_up_undoing,
         ]
         self.now += timedelta(seconds=self.tape.choose(3))
         self.decide(*actions[self.tape.choose(len(actions))]())
@@ -147,8 +169,9 @@ class Simulation:
         while decision.resolves:
             asked = decision.resolves[self.tape.choose(len(decision.resolves)) :]
             decide(self.run, [self._answer(one) for one in asked], now=self.now, room=room, onto=decision)
+            self._keep_outputs(decision)
         self._carry_out(decision)
-        check(before, self.run, decision, granted=granted, left=room, stored=self.stored)
+        check(before, self.run, decision, now=self.now, granted=granted, left=room, stored=self.stored)
         return decision
 
     def _carry_out(self, decision: Decision) -> None:
@@ -194,7 +217,7 @@ class Simulation:
         if not self.hand:
             return []
         message = self._pick()
-        if message.executions and self.run.tasks[message.number].losses >= MOST_LOSSES:
+        if message.executions and self._losses(message.number) >= MOST_LOSSES:
             return []
         return [self._say(self._start_of(message))]
 
@@ -205,8 +228,12 @@ class Simulation:
 
     def _is_doubtful(self, event: TaskStarted) -> bool:
         """Whether the repetition would be taken for one more execution that vanished, and there were enough of them."""
-        task = self.run.tasks[event.number]
-        return task.execution != event.execution and task.losses >= MOST_LOSSES
+        job = self.run.at(event.number)
+        return job is not None and job.execution != event.execution and job.losses >= MOST_LOSSES
+
+    def _losses(self, number: int) -> int:
+        job = self.run.at(number)
+        return 0 if job is None else job.losses
 
     def _talk_nonsense(self) -> list[Event]:
         """A report of a run, life, attempt or task there is not."""
@@ -224,7 +251,7 @@ class Simulation:
             replace(real, life=real.life + 1),
             replace(real, attempt=real.attempt - 1),
             replace(real, attempt=real.attempt + 1),
-            replace(real, number=count),
+            replace(real, number=2 * count + number + len(self.run.graph.hooks)),
             replace(real, number=-1 - number),
         ]
         return [wrong[self.tape.choose(len(wrong))]]
@@ -238,8 +265,20 @@ class Simulation:
         self._windows[queue] = self.tape.choose(5)
         return []
 
+    def _pause_or_resume(self) -> list[Event]:
+        self.stored.paused = not self.stored.paused and self.run.ended_at is None
+        return self._reload()
+
+    def _signal(self) -> list[Event]:
+        self.stored.signals[SIGNALS[self.tape.choose(len(SIGNALS))]] = DATA
+        return self._reload()
+
     def _cancel(self) -> list[Event]:
         return [CancelRequested()] if self.cancels else []
+
+    def _give_up_undoing(self) -> list[Event]:
+        self.stored.abandoned = self.cancels and self.run.state is WorkflowState.COMPENSATING
+        return self._reload()
 
     # -- workers
 
@@ -247,7 +286,8 @@ class Simulation:
         return self.hand[self.tape.choose(len(self.hand))]
 
     def _is_current(self, message: Message) -> bool:
-        return message.life == self.run.life and message.attempt == self.run.tasks[message.number].attempt
+        job = self.run.at(message.number)
+        return job is not None and (message.life, message.attempt) == (self.run.life, job.attempt)
 
     def _start_of(self, message: Message) -> TaskStarted:
         execution = self._new_execution(message)
@@ -257,8 +297,10 @@ class Simulation:
         """The scripted end of an attempt, said by one of those who have it in hand."""
         if message in self.hand:
             self.hand.remove(message)
-        script = self.plan.lives[message.life - 1][message.number]
+        script = self.plan.script(message.life - 1, message.number)
         cause = script.ending(message.index)
+        if self.run.stop.ends(self.run.graph.kind(message.number)) and self.tape.choose(2):
+            cause = Cause.CANCELLED
         execution = self._speaker(message, cause)
         if cause is None:
             return TaskSucceeded(output=script.output, execution=execution, at=self.now, **self._attempt(message))
@@ -270,7 +312,7 @@ class Simulation:
             return ""
         if not message.executions:
             return self._new_execution(message)
-        may_change = self.run.tasks[message.number].losses < MOST_LOSSES
+        may_change = self._losses(message.number) < MOST_LOSSES
         return message.executions[self.tape.choose(len(message.executions)) if may_change else -1]
 
     def _new_execution(self, message: Message) -> str:

@@ -8,10 +8,12 @@ from typing import Any, SupportsIndex, overload
 import pytest
 
 from ai4s.jobq.definition.model import DepPolicy, Task
+from ai4s.jobq.definition.parts import FailFast
 from ai4s.jobq.engine.decide import ASKED_AT_ONCE
 from ai4s.jobq.engine.run import WorkflowRun
+from ai4s.jobq.engine.states import TaskState, WorkflowState
 from ai4s.jobq.engine.task_run import TaskRun
-from tests.engine.scene import Scene, room, task
+from tests.engine.scene import NOW, RUN, Scene, room, task, undoable
 
 MANY = 100_000
 
@@ -32,6 +34,28 @@ class WatchedTasks(list[TaskRun]):
     def __iter__(self) -> Iterator[TaskRun]:
         self.looks += len(self)
         return super().__iter__()
+
+
+class WatchedJobs(dict[int, TaskRun]):
+    """The undo jobs and hooks of a run, counting each look at one of them."""
+
+    looks = 0
+
+    def __getitem__(self, number: int, /) -> TaskRun:
+        self.looks += 1
+        return super().__getitem__(number)
+
+    def get(self, number: int, default: Any = None, /) -> Any:
+        self.looks += 1
+        return super().get(number, default)
+
+    def values(self) -> Any:
+        self.looks += len(self)
+        return super().values()
+
+    def items(self) -> Any:
+        self.looks += len(self)
+        return super().items()
 
 
 def watched(scene: Scene) -> WatchedTasks:
@@ -141,3 +165,74 @@ def test_questions_are_asked_once_each_however_many_wait() -> None:
         scene.decide(*answers, onto=decision)
 
     assert asked == count
+
+
+# -- what comes at the end
+
+
+def almost_completed(*tasks: Task, **fields: Any) -> Scene:
+    """A run in which all tasks have completed but the last one, which is on its queue."""
+    scene = Scene.of(*tasks, **fields)
+    ended = [TaskRun(number, stored=TaskState.COMPLETED, attempt=1) for number in range(len(tasks) - 1)]
+    last = TaskRun(len(tasks) - 1, stored=TaskState.READY, attempt=1, ready_at=NOW)
+    scene.run = WorkflowRun(scene.run.graph, run=RUN, state=WorkflowState.RUNNING, tasks=[*ended, last])
+    return scene
+
+
+def test_undoing_a_thousand_tasks_of_very_many_costs_each_job_the_same() -> None:
+    """B7: neither all tasks nor all undo jobs are looked at when one of them ends."""
+    undone = [f"u{number}" for number in range(1_000)]
+    others = (task(f"t{number}", undone[number % 1_000]) for number in range(MANY))
+    scene = almost_completed(*(undoable(name) for name in undone), *others, task("bad"))
+    assert len(scene.play("bad exit").dispatches) == 1_000
+    tasks, scene.run.jobs = watched(scene), (jobs := WatchedJobs(scene.run.jobs))
+    costs = set()
+
+    for name in undone[:-1]:
+        before = tasks.looks + jobs.looks
+        scene.play(f"undo:{name} ok")
+        costs.add(tasks.looks + jobs.looks - before)
+
+    assert max(costs) <= 10
+    scene.play(f"undo:{undone[-1]} ok")
+    assert scene.run.state == "compensated"
+
+
+def test_undoing_a_long_chain_costs_each_job_the_same() -> None:
+    """B7: and no job is dispatched before its turn."""
+    names = [f"t{number}" for number in range(1_000)]
+    parents: list[tuple[str, ...]] = [(), *((name,) for name in names)]
+    scene = almost_completed(*(undoable(name, *parents[number]) for number, name in enumerate(names)), task("bad"))
+    scene.play("bad exit")
+    tasks, scene.run.jobs = watched(scene), (jobs := WatchedJobs(scene.run.jobs))
+
+    for name in names[:0:-1]:
+        before = tasks.looks + jobs.looks
+        decision = scene.play(f"undo:{name} ok")
+        assert len(decision.dispatches) == 1
+        assert tasks.looks + jobs.looks - before <= 10
+
+
+@pytest.mark.parametrize("report", ["started", "ok", "exit"])
+def test_a_task_that_a_stop_overtook_costs_what_depends_on_it(sweep: list[Task], report: str) -> None:
+    """B5: workers report of many of them after a failure, one by one."""
+    cleanup = task("cleanup", "t0", "t1", "t2", policy=DepPolicy.ALWAYS)
+    scene = Scene.of(*sweep, cleanup, fail_fast=FailFast.ON)
+    scene.play("", "root ok", "t0 exit")
+    (events, tasks) = scene.events(f"t1 {report}"), watched(scene)
+
+    scene.decide(*events)
+
+    assert tasks.looks <= 10
+
+
+def test_many_timers_cost_an_event_nothing() -> None:
+    """B15: only what is due is looked at."""
+    waiting = (task(f"t{number}", delay_s=1_000 + number) for number in range(10_000))
+    scene = Scene.of(task("a"), task("b", "a"), *waiting)
+    scene.play("")
+    (events, tasks) = scene.events("a ok"), watched(scene)
+
+    scene.decide(*events)
+
+    assert tasks.looks <= 10

@@ -112,6 +112,19 @@ def test_a_task_that_was_kept_is_undone_in_a_later_life() -> None:
     assert scene.states() == "a=ready b=pending"
 
 
+def test_a_task_that_was_kept_stays_completed_while_it_is_undone() -> None:
+    """A coordinator that takes over in between goes on undoing; it is for the next life to run the task again."""
+    scene = Scene.of(undoable("a"), undoable("b"), task("bad", "a", "b"), undo_on_cancel=False)
+    scene.play("", "a ok", "b ok", "bad started", "cancel", "bad cancelled", "retry")
+
+    scene.play("bad exit", "undo:a ok", "reload")
+    assert scene.states() == "a=completed b=completed bad=failed"
+
+    scene.play("undo:b ok")
+
+    assert (scene.run.state, scene.run.ended_at) == ("compensated", scene.now)
+
+
 def test_an_undo_job_has_all_its_retries_in_every_life() -> None:
     """Like a task."""
     scene = Scene.of(task("a", undo=JOB), task("bad", "a"))

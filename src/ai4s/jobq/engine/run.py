@@ -153,6 +153,9 @@ class WorkflowRun:
             if new.is_terminal and self.compensation is not None and self.graph.kind(task.number) is JobKind.UNDO:
                 self.compensation.job_ended(task.number - len(self.tasks))
             return
+        if old.is_terminal and self.outcome is not None:
+            self.rederive()  # so late that undo jobs and hooks have been planned
+            return
         if old.is_terminal:
             self._came_to_life(task)
         if new.is_terminal:
@@ -284,7 +287,7 @@ class WorkflowRun:
 
     def _forget_earlier_lives(self) -> None:
         """Forget what earlier lives left, but forward tasks that completed and were not undone."""
-        undone = [task for task in self.tasks if task.life < self.life and self.is_undone(task.number)]
+        undone = [task for task in self.tasks if task.life < self.life and self._was_undone(task.number)]
         for task in self.tasks:
             if task.life < self.life:
                 kept = task.stored is TaskState.COMPLETED and self.graph.kind(task.number) is JobKind.FORWARD
@@ -298,7 +301,6 @@ class WorkflowRun:
 
     def _came_to_life(self, ghost: TaskRun) -> None:
         """Take back what followed from the end of a task that a worker had begun after all."""
-        self.outcome = self.compensation = None
         if self.stop is Stop.HALT:
             return  # nothing follows from anything
         for number in self.graph.children[ghost.number]:
@@ -321,6 +323,11 @@ class WorkflowRun:
             heap = self._eligible[self.graph.queue(task.number)]
             heap.remove(self._rank(task.number))
             heapq.heapify(heap)
+
+    def _was_undone(self, number: int) -> bool:
+        """Whether an earlier life has undone a task; what this life undoes stays completed until the next."""
+        undo = self.jobs.get(self.graph.undo_of(number))
+        return undo is not None and undo.life < self.life and self.is_undone(number)
 
     def _reset(self, task: TaskRun) -> None:
         task.eligible = False
