@@ -90,7 +90,11 @@ def test_a_processor_of_ones_own_runs_tasks_of_workflows(here: Project) -> None:
     )
     tasks = [
         {"name": "first", "kwargs": {"epochs": 3}},
-        {"name": "second", "depends_on": ["first"], "kwargs": {"epochs": 4, "after": "${{ tasks.first.output.epochs }}"}},
+        {
+            "name": "second",
+            "depends_on": ["first"],
+            "kwargs": {"epochs": 4, "after": "${{ tasks.first.output.epochs }}"},
+        },
         {"name": "third", "depends_on": ["second"], "kwargs": {"broken": True}},
     ]
     workflow_id = here.workflow("submit", write_definition(here, {"name": "own", "tasks": tasks})).strip()
