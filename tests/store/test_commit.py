@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from ai4s.jobq.definition.parts import Job
 from ai4s.jobq.engine.decide import decide
 from ai4s.jobq.engine.events import Cause, Decision, Event, Room, TaskFailed, TaskSucceeded
 from ai4s.jobq.engine.states import TaskState, WorkflowState
@@ -253,3 +254,23 @@ async def test_counts_are_exact_for_more_rows_than_a_page_holds(store: WorkflowS
     assert stored is not None
     assert stored.run.counts == {TaskState.READY: 2500}
     assert len([record async for record in store.tasks("w", life=1)]) == 2500
+
+
+async def test_the_rows_of_undo_jobs_and_hooks_are_read_like_those_of_tasks(store: WorkflowStore) -> None:
+    """B7: a worker looks at the row of whatever it was sent when a message may exist twice."""
+    undo = Job(kwargs={"cmd": "true"})
+    definition = workflow({"a": [], "b": ["a"]}, changes={"a": {"undo": undo}}, on_end=undo)
+    await store.submit(definition, now=NOW, workflow_id="w")
+    loaded = await store.load("w")
+    assert loaded is not None
+    await settle(store, loaded)
+    await settle(store, loaded, success(loaded, 0))
+    failure = TaskFailed(run=loaded.header.run, number=1, life=1, attempt=1, execution="1-x", cause=Cause.EXIT)
+    await settle(store, loaded, failure)
+    await settle(store, loaded, success(loaded, 2))
+
+    undone, hook = await store.task("w", "u000000"), await store.task("w", "h000000")
+    assert undone is not None
+    assert (undone.state, undone.attempt) == (TaskState.COMPLETED, 1)
+    assert hook is not None
+    assert (hook.state, hook.attempt) == (TaskState.READY, 1)

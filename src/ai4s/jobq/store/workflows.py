@@ -73,6 +73,7 @@ Rows = TypeVar("Rows", Insert, Merge)
 MAX_ROWS = 98  # + header + one to spare: Azure takes 100 operations per transaction
 HEADER_BYTES = 32 * 1024  # what a header counts for at most: its texts are stored as UTF-16
 MAX_BYTES = 3 * 1024 * 1024  # Azure takes 4 MiB per transaction; encoding as JSON adds to what we count
+BEYOND_TASKS = 10**6  # more than any row key of six digits can number
 CACHED_TASKS = 500_000  # graphs kept in memory, counted by their tasks
 
 
@@ -257,9 +258,12 @@ class WorkflowStore:
         return self._graphs[key]
 
     async def task(self, workflow_id: str, row: str) -> TaskRecord | None:
-        """One task row with all it holds, or None; its state as its own life saw it."""
+        """The row of one job with all it holds, or None; its state as its own life saw it.
+
+        The number in it is that of a task; undo jobs and hooks get one that no task has.
+        """
         entity = await self.table.get(workflow_id, row)
-        return None if entity is None else read_task(entity, life=0)
+        return None if entity is None else read_task(entity, life=0, tasks=BEYOND_TASKS)
 
     async def tasks(
         self, workflow_id: str, *, life: int, select: Sequence[str] | None = None
