@@ -4,8 +4,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
+CHAOS_ARGS ?=
 
-.PHONY: demo test check bench docs clean
+.PHONY: demo test check chaos bench docs clean
 
 demo: $(VENV)/.installed
 	PATH="$(CURDIR)/$(BIN):$$PATH" bash examples/tutorial/demo.sh
@@ -18,6 +19,12 @@ check: $(VENV)/.dev node_modules/.installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/architecture
+
+# Everything at random for 5 minutes, then all crash points. CHAOS_ARGS="--minutes 60 --seed 1" for another run.
+chaos: $(VENV)/.dev node_modules/.installed
+	$(BIN)/python -m tests.chaos $(CHAOS_ARGS)
+	$(BIN)/python -m tests.crash --backend local
+	$(BIN)/python -m tests.crash --backend azurite
 
 bench: $(VENV)/.dev node_modules/.installed
 	$(BIN)/python -m bench

@@ -66,7 +66,7 @@ class User:
             file = self.stage.define(workflow_id, workload.definition)
             self._insist("submit", file, "--id", workflow_id)
             cancelled_at, status = self._follow(workflow_id, cancels_at)
-            self._check_end(workflow_id, workload, status, cancelled_at)
+            self.check_end(workflow_id, workload, status, cancelled_at)
             if status["status"] != "completed" and self.rng.random() < 0.7:
                 self._again(workflow_id, workload, status)
         except NeverEndedError as exc:
@@ -121,9 +121,10 @@ class User:
         if time.monotonic() > self.calm_at + ENDS_WITHIN_S:
             raise NeverEndedError(f"{what} did not end within {ENDS_WITHIN_S:.0f} s of good weather")
 
-    def _check_end(
+    def check_end(
         self, workflow_id: str, workload: Workload, status: dict[str, Any], cancelled_at: float | None
     ) -> None:
+        """Compare the end of a workflow with what its definition, or the cancel, implies and with what the tasks wrote."""
         if status["status"] == "cancelled":
             self.findings.check(cancelled_at is not None, f"{workflow_id}: cancelled, and nobody had asked for it")
             self._check_cancelled(workflow_id, status, cancelled_at or 0.0)
