@@ -427,7 +427,7 @@ def test_b21_a_matrix_of_two_thousand_is_joined(here: Project) -> None:
         {
             "name": "t",
             "matrix": {"x": list(range(40)), "y": list(range(50))},
-            "kwargs": {"cmd": 'echo [${{ matrix.x }},${{ matrix.y }}] > $JOBQ_OUTPUT_FILE'},
+            "kwargs": {"cmd": "echo [${{ matrix.x }},${{ matrix.y }}] > $JOBQ_OUTPUT_FILE"},
         },
         {"name": "join", "depends_on": ["t"], "kwargs": {"cmd": "python3 join.py"}},
     )
