@@ -245,6 +245,23 @@ async def test_damaged_rows_are_left_out_and_told(index: WorkflowIndex) -> None:
     assert (rows, damaged, await ended_ids(index)) == (["good"], ["bad"], [])
 
 
+async def test_a_damaged_row_is_logged_once_until_it_changes(
+    index: WorkflowIndex, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A sweep looks every few seconds; the log shall not fill with what nobody has mended yet."""
+
+    async def look() -> int:
+        assert [row async for row in index.active()] == []
+        return len(caplog.records)
+
+    await index.table.transact(ACTIVE, [Merge("bad", {"v": 1, "state": "dancing"})])
+    first_look = await look()
+    second_look = await look()
+    await index.table.transact(ACTIVE, [Merge("bad", {"v": 1, "state": "singing"})])
+
+    assert (first_look, second_look, await look()) == (1, 1, 2)
+
+
 async def test_a_refresh_mends_a_damaged_row(index: WorkflowIndex) -> None:
     await index.table.transact(ACTIVE, [Merge("w", {"v": 1, "state": "dancing"})])
     await index.refresh(record())

@@ -15,7 +15,7 @@ from datetime import datetime
 
 from ai4s.jobq.errors import CorruptRecordError, EntityExistsError, NewerVersionError, StaleWriteError
 from ai4s.jobq.ids import new_nonce
-from ai4s.jobq.ports.table import Delete, Entity, Insert, Merge, Replace, Table
+from ai4s.jobq.ports.table import Delete, Entity, ETag, Insert, Merge, Replace, Table
 from ai4s.jobq.store.layout import ACTIVE, ENDED, ended_row, ended_rows_until
 from ai4s.jobq.store.records import MAX_ERROR_BYTES, IndexRecord, read_index, shortened
 
@@ -27,6 +27,8 @@ class WorkflowIndex:
 
     def __init__(self, table: Table) -> None:
         self.table = table
+        self._told: dict[str, ETag] = {}
+        """Damaged rows that were told of: each version once, for sweeps look at them again and again."""
 
     async def announce(self, record: IndexRecord) -> None:
         """Write the active row of a workflow that is about to become active."""
@@ -124,7 +126,9 @@ class WorkflowIndex:
             except NewerVersionError as exc:
                 LOG.debug("Left alone: %s", exc)
             except CorruptRecordError as exc:
-                LOG.warning("%s; the header is the truth", exc, extra={"event": "index_row_damaged"})
+                if self._told.get(entity.row) != entity.etag:
+                    self._told[entity.row] = entity.etag
+                    LOG.warning("%s; the header is the truth", exc, extra={"event": "index_row_damaged"})
                 if damaged is not None:
                     damaged(entity.row)
 
