@@ -124,3 +124,31 @@ async def test_many_workflows_in_line_for_one_place_all_end(stage: Stage) -> Non
 
     async with stage.coordinator(settings), ScriptedWorker(stage.store):
         await stage.completed(*ids)
+
+
+def test_a_workflow_of_higher_priority_gets_all_the_room_it_waits_for() -> None:
+    """B6: priority between workflows."""
+    windows = QueueWindows(1000)
+    windows.settle("low", ready={"q": 32}, wanted=["q"])
+    windows.settle("high", ready={}, wanted=["q"], priority=5)
+
+    assert windows.settle("low", ready={"q": 31}, wanted=["q"]) == ["high"]
+    assert windows.room("low", ["q"]) == {"q": 0}
+    assert windows.room("high", ["q"], priority=5) == {"q": 1}
+
+
+def test_a_workflow_of_higher_priority_that_waits_for_nothing_takes_no_room() -> None:
+    windows = QueueWindows(1000)
+    windows.settle("high", ready={"q": 2}, wanted=[], priority=5)
+    windows.settle("low", ready={}, wanted=["q"])
+
+    assert windows.room("low", ["q"]) == {"q": 30}
+
+
+def test_who_stops_waiting_leaves_the_room_to_the_next_in_line() -> None:
+    """Also where nothing of his was on the queue: otherwise the next one would wait for an end that never comes."""
+    windows = QueueWindows(1000)
+    windows.settle("high", ready={}, wanted=["q"], priority=5)
+    windows.settle("low", ready={}, wanted=["q"])
+
+    assert windows.forget("high") == ["low"]

@@ -158,7 +158,7 @@ def _eager_judge(policy: object, *, parents: int, completed: int, skipped: int, 
     return Verdict.RUN if parents == 0 or completed else (Verdict.FAIL if failed == parents else Verdict.WAIT)
 
 
-def _endless_room(self: QueueWindows, workflow_id: str, queues: Sequence[str]) -> dict[str, int]:
+def _endless_room(self: QueueWindows, workflow_id: str, queues: Sequence[str], *, priority: int = 0) -> dict[str, int]:
     return dict.fromkeys(queues, 1000)
 
 

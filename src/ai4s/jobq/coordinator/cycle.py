@@ -162,21 +162,23 @@ class WorkflowCycle:
         while decision.resolves:
             answers = await self._resolve(decision)
             decision = decide(run, answers, now=self._now(), room=Room(queues={}, dispatches=0), onto=decision)
-        self.turns_due += self._windows.settle(self.workflow_id, ready=run.ready_counts(), wanted=())
-        windows = self._windows.room(self.workflow_id, run.graph.queue_names)
+        self.turns_due += self._windows.release(self.workflow_id, run.ready_counts())
+        priority = self.loaded.header.priority
+        windows = self._windows.room(self.workflow_id, run.graph.queue_names, priority=priority)
         outbox = self.outbox.room(run, self._clock.monotonic())
         room = Room(
             queues={queue: min(windows[queue], outbox[queue]) for queue in windows},
             dispatches=max(MAX_OUTBOX - len(self.outbox.unsent), 0),
         )
         decide(run, (), now=self._now(), room=room, onto=decision)
-        self._note_what_limits(run, windows, outbox, room)
+        self._note_what_limits(self.loaded, windows, outbox, room)
         return decision
 
     def _note_what_limits(
-        self, run: WorkflowRun, windows: Mapping[str, int], outbox: Mapping[str, int], room: Room
+        self, loaded: LoadedRun, windows: Mapping[str, int], outbox: Mapping[str, int], room: Room
     ) -> None:
         """A queue's window makes us wait in line; the outbox only until it is sent."""
+        run = loaded.run
         used = {queue: min(windows[queue], outbox[queue]) - room.queues[queue] for queue in windows}
         eligible = run.eligible_counts()
         wanted = [queue for queue in eligible if windows[queue] - used[queue] <= 0]
@@ -184,7 +186,9 @@ class WorkflowCycle:
             outbox[queue] > 0 and windows[queue] - used[queue] > 0 and min(room.queues[queue], room.dispatches) <= 0
             for queue in eligible
         )
-        self.turns_due += self._windows.settle(self.workflow_id, ready=run.ready_counts(), wanted=wanted)
+        self.turns_due += self._windows.settle(
+            self.workflow_id, ready=run.ready_counts(), wanted=wanted, priority=loaded.header.priority
+        )
 
     def leave_windows(self) -> None:
         """Take no room on any queue any more: others must not wait for a run that is set aside."""

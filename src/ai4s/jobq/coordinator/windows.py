@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
 
 SMALLEST_WINDOW = 32
 WINDOW_PER_SLOT = 2
@@ -23,7 +22,8 @@ class QueueWindows:
     _slots: dict[str, int] = field(default_factory=dict)
     _ready: dict[str, dict[str, int]] = field(default_factory=dict)
     _taken: Counter[str] = field(default_factory=Counter)
-    _wanting: dict[str, dict[str, None]] = field(default_factory=dict)
+    _wanting: dict[str, dict[str, int]] = field(default_factory=dict)
+    """By queue, the workflows that wait for room, the longest waiting first, with their priorities."""
 
     def set_slots(self, slots: Mapping[str, int]) -> None:
         """Live worker slots per queue; queues left out have none that is known."""
@@ -33,23 +33,32 @@ class QueueWindows:
         """How many tasks may be ready on this queue at a time."""
         return min(max(WINDOW_PER_SLOT * self._slots.get(queue, 0), SMALLEST_WINDOW), self.largest)
 
-    def room(self, workflow_id: str, queues: Iterable[str]) -> dict[str, int]:
-        """How many tasks this workflow may dispatch now, per queue: its fair share where others wait too."""
-        return {queue: self._share(workflow_id, queue) for queue in queues}
+    def room(self, workflow_id: str, queues: Iterable[str], *, priority: int = 0) -> dict[str, int]:
+        """How many tasks this workflow may dispatch now, per queue.
 
-    def settle(self, workflow_id: str, *, ready: Mapping[str, int], wanted: Iterable[str]) -> list[str]:
+        None where a workflow of higher priority waits; its fair share where others of its own priority do.
+        """
+        return {queue: self._share(workflow_id, queue, priority) for queue in queues}
+
+    def settle(
+        self, workflow_id: str, *, ready: Mapping[str, int], wanted: Iterable[str], priority: int = 0
+    ) -> list[str]:
         """Note what a workflow has on the queues and where it wants more; the workflows whose turn it is now.
 
         ``wanted`` are the queues on which it would dispatch more if there were room.
         """
+        left = {queue for queue, waiting in self._wanting.items() if waiting.pop(workflow_id, None) is not None}
+        for queue in wanted:
+            self._wanting.setdefault(queue, {})[workflow_id] = priority  # at the end of the line
+            left.discard(queue)
+        return list(dict.fromkeys((*self.release(workflow_id, ready), *self._next_in_line(left))))
+
+    def release(self, workflow_id: str, ready: Mapping[str, int]) -> list[str]:
+        """Note what a workflow has on the queues now; the workflows whose turn it is where that has become less."""
         before = self._ready.get(workflow_id, {})
         self._ready[workflow_id] = dict(ready)
         self._taken.subtract(before)
         self._taken.update(ready)
-        for waiting in self._wanting.values():
-            waiting.pop(workflow_id, None)  # and to the end of the line below
-        for queue in wanted:
-            self._wanting.setdefault(queue, {})[workflow_id] = None
         return self._next_in_line(queue for queue, count in before.items() if ready.get(queue, 0) < count)
 
     def forget(self, workflow_id: str) -> list[str]:
@@ -58,10 +67,11 @@ class QueueWindows:
         self._ready.pop(workflow_id, None)
         return turn
 
-    def _share(self, workflow_id: str, queue: str) -> int:
-        waiting = self._wanting.get(queue, {})
-        sharers = len(waiting) + (workflow_id not in waiting)
-        return -(-self._free(queue) // sharers)
+    def _share(self, workflow_id: str, queue: str, priority: int) -> int:
+        others = [waiting for other, waiting in self._wanting.get(queue, {}).items() if other != workflow_id]
+        if max(others, default=priority) > priority:
+            return 0
+        return -(-self._free(queue) // (1 + others.count(priority)))
 
     def _free(self, queue: str) -> int:
         return max(self.size(queue) - self._taken[queue], 0)
@@ -69,5 +79,7 @@ class QueueWindows:
     def _next_in_line(self, queues: Iterable[str]) -> list[str]:
         turn: dict[str, None] = {}
         for queue in queues:
-            turn.update(dict.fromkeys(islice(self._wanting.get(queue, {}), self._free(queue))))
+            waiting = self._wanting.get(queue, {})
+            line = sorted(waiting, key=lambda workflow_id: -waiting[workflow_id])  # stable: else the longest waiting
+            turn.update(dict.fromkeys(line[: self._free(queue)]))
         return list(turn)
