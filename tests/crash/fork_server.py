@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -28,6 +29,7 @@ from typing import Any, Self
 from tests.support.crashing import Death, run_dying
 
 REPOSITORY = Path(__file__).parents[2]
+LOOK_S = 0.01
 PATIENCE_S = 120.0  # for an end that only a broken promise delays
 
 
@@ -93,10 +95,14 @@ class ForkServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.end_all()
-        assert self._server.stdin is not None
-        self._server.stdin.close()
+        self.hang_up()
         self._server.wait()
         self._reader.join()
+
+    def hang_up(self) -> None:
+        """Give no more orders, as after a death of this process."""
+        assert self._server.stdin is not None
+        self._server.stdin.close()
 
     def end_all(self) -> None:
         """Kill all children that run."""
@@ -144,7 +150,19 @@ class ForkServer:
 
 
 def serve() -> None:
-    """Fork for each order until stdin ends."""
+    """Fork for each order until stdin ends; then kill who is left, for the one who gave the orders may have been killed."""
+    children: set[int] = set()
+    try:
+        _serve(children)
+    finally:
+        for pid in children:
+            os.kill(pid, signal.SIGKILL)
+        while children:
+            _reap(children)
+            time.sleep(LOOK_S)
+
+
+def _serve(children: set[int]) -> None:
     _import_all()
     gc.collect()
     gc.freeze()
@@ -166,8 +184,9 @@ def serve() -> None:
                     return
                 *lines, orders = (orders + got).split(b"\n")
                 for line in lines:
-                    _tell(pid=_fork(json.loads(line)))
-            _tell_of_ends()
+                    children.add(pid := _fork(json.loads(line)))
+                    _tell(pid=pid)
+            _reap(children)
 
 
 def _import_all() -> None:
@@ -185,7 +204,8 @@ def _tell(**what: int) -> None:
     sys.stdout.flush()
 
 
-def _tell_of_ends() -> None:
+def _reap(children: set[int]) -> None:
+    """Tell of those who have ended. Until then a child's number is no one else's, so that it may be killed by it."""
     while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -193,6 +213,7 @@ def _tell_of_ends() -> None:
             return
         if not pid:
             return
+        children.discard(pid)
         _tell(end=pid, code=os.waitstatus_to_exitcode(status))
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 from collections import Counter
 from pathlib import Path
 
 from tests.crash.enumeration import Extent, points
 from tests.crash.fork_server import ForkServer
+from tests.crash.stage import until
 from tests.support.crashing import Death
 
 
@@ -50,3 +52,19 @@ def test_a_process_is_really_gone_at_the_call_it_should_die_at(forks: ForkServer
 
     assert process.wait() == -9
     assert record.read_text().splitlines()[-2:] == ["table.transact GoneWorkflows", "died"]
+
+
+def test_no_child_outlives_whoever_gave_the_orders(tmp_path: Path) -> None:
+    """The server sees the end of its orders and kills who is left."""
+    environment = {
+        "JOBQ_WORKFLOW_PREFIX": "local/Left",
+        "JOBQ_LOCAL_DIR": str(tmp_path / "store"),
+        "HOME": str(tmp_path),
+    }
+    orders = {"folder": tmp_path, "environment": environment, "out": tmp_path / "out", "err": tmp_path / "err"}
+    with ForkServer() as forks:
+        process = forks.start("workflow", "coordinator", **orders)  # type: ignore[arg-type]  # they fit
+        until((tmp_path / "err").exists, "the coordinator to be there")
+        forks.hang_up()
+
+        assert process.wait() == -signal.SIGKILL
