@@ -277,7 +277,8 @@ class Simulation:
         return [CancelRequested()] if self.cancels else []
 
     def _give_up_undoing(self) -> list[Event]:
-        self.stored.abandoned = self.cancels and self.run.state is WorkflowState.COMPENSATING
+        if self.cancels and self.run.state is WorkflowState.COMPENSATING:
+            self.stored.abandoned = True
         return self._reload()
 
     # -- workers
