@@ -166,12 +166,12 @@ def test_a_retry_has_all_the_time_of_timeout_s_again() -> None:
     assert scene.dispatches(decision) == "a#2"
 
 
-def test_a_retry_after_the_deadline_fails_again() -> None:
-    """B15: it is a moment, not a length of time."""
+def test_a_deadline_that_has_passed_does_not_bind_a_retry() -> None:
+    """B15: who retries then wants it done all the same."""
     scene = Scene.of(task("a"), deadline=SOON)
     scene.play("", "a started", "+60", "a cancelled")
 
     decision = scene.play("retry")
 
-    assert scene.dispatches(decision) == ""
-    assert (scene.run.life, scene.run.state, scene.run.ended_at) == (2, "failed", scene.now)
+    assert scene.dispatches(decision) == "a#2"
+    assert (scene.run.life, scene.run.state, scene.run.deadline) == (2, "running", None)

@@ -252,7 +252,7 @@ class WorkflowRun:
         self.paused = self.abandoned = False
         self.failure = ""
         self.state = WorkflowState.RUNNING
-        self.deadline = deadline_of(self.graph.definition, now)
+        self.deadline = deadline_of(self.graph.definition, now, is_retry=True)
         self._forget_earlier_lives()
         self.rederive()
 
@@ -380,9 +380,12 @@ class WorkflowRun:
         )
 
 
-def deadline_of(definition: WorkflowDefinition, now: datetime) -> datetime | None:
-    """When the time of a life that begins now is up, or None when it has no limit."""
-    limits = [] if definition.deadline is None else [definition.deadline]
+def deadline_of(definition: WorkflowDefinition, now: datetime, *, is_retry: bool = False) -> datetime | None:
+    """When the time of a life that begins now is up, or None when it has no limit.
+
+    A deadline that has passed does not bind a retry: who asks for one then wants it done all the same.
+    """
+    limits = [] if definition.deadline is None or (is_retry and definition.deadline <= now) else [definition.deadline]
     if definition.timeout_s is not None:
         limits.append(now + timedelta(seconds=definition.timeout_s))
     return min(limits, default=None)
