@@ -54,8 +54,9 @@ class Process:
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal; nothing happens when it has ended."""
-        with contextlib.suppress(ProcessLookupError):  # it has just ended by itself
-            os.kill(self.pid, number)
+        if self.is_running:
+            with contextlib.suppress(ProcessLookupError):  # it has just ended by itself
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
         """SIGKILL it, and wait for its end."""
