@@ -87,7 +87,7 @@ class ForkServer:
         )
         self._lock = threading.Lock()
         self._processes: dict[int, Process] = {}
-        self._started: SimpleQueue[Process] = SimpleQueue()
+        self._started: SimpleQueue[Process | None] = SimpleQueue()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         return self
@@ -134,7 +134,9 @@ class ForkServer:
         with self._lock:
             self._server.stdin.write(json.dumps(order) + "\n")
             self._server.stdin.flush()
-            return self._started.get(timeout=PATIENCE_S)
+            started = self._started.get(timeout=PATIENCE_S)
+        assert started is not None, "somebody killed the fork server"
+        return started
 
     def _read(self) -> None:
         assert self._server.stdout is not None
@@ -145,6 +147,9 @@ class ForkServer:
             else:
                 self._processes[told["pid"]] = process = Process(told["pid"])
                 self._started.put(process)
+        self._started.put(None)
+        for process in self._processes.values():  # the server is gone, and says nothing of them any more
+            process.note_end(-signal.SIGKILL)
 
 
 # -- the server's side
