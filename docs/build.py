@@ -30,7 +30,7 @@ def command_line() -> str:
     """``cli.md``: the help of every command."""
     from ai4s.jobq.cli.main import cli
 
-    return "\n".join([CLI_HEAD, *_sections(cli, click.Context(cli, info_name="ai4s-jobq"))])
+    return "\n".join([CLI_HEAD, *_sections(cli, click.Context(cli, info_name="ai4s-jobq", **cli.context_settings))])
 
 
 def _sections(command: click.Command, context: click.Context) -> Iterator[str]:
@@ -39,7 +39,9 @@ def _sections(command: click.Command, context: click.Context) -> Iterator[str]:
         for name in sorted(command.list_commands(context)):
             child = command.get_command(context, name)
             if child is not None and not child.hidden:
-                yield from _sections(child, click.Context(child, info_name=name, parent=context))
+                yield from _sections(
+                    child, click.Context(child, info_name=name, parent=context, **child.context_settings)
+                )
 
 
 def _help(command: click.Command, context: click.Context) -> str:
