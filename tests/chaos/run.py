@@ -17,10 +17,10 @@ from tests.chaos.weather import Clouds, Place, Weather, log_lines
 from tests.chaos.workload import QUEUES
 from tests.crash.attempts import read_lines
 from tests.crash.enumeration import Backend, on_azurite
-from tests.crash.fork_server import ForkServer, Process
 from tests.crash.stage import QUICK_COORDINATOR, Stage, until
 from tests.support.azurite import Azurite
 from tests.support.fault_proxy import FaultProxy
+from tests.support.fork_server import ForkServer, Process
 
 GUST_S = 0.5  # on average between two things that go wrong
 SAY_EVERY_S = 15.0

@@ -11,8 +11,8 @@ import pytest
 from tests.chaos.run import Size, run_chaos
 from tests.chaos.users import Findings, User
 from tests.chaos.workload import Workload, draw
-from tests.crash.fork_server import ForkServer
 from tests.crash.stage import Stage
+from tests.support.fork_server import ForkServer
 
 
 def test_nothing_is_lost_in_bad_weather(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ai4s.jobq.adapters.azure.credentials import Service
-from tests.crash.fork_server import Process
 from tests.support.azurite import Azurite
 from tests.support.fault_proxy import (
     BROKEN,
@@ -28,6 +27,7 @@ from tests.support.fault_proxy import (
     Slow,
     Truncated,
 )
+from tests.support.fork_server import Process
 
 LONGEST_FREEZE_S = 7.0  # longer than the leases of tasks and of the coordinator
 SAVED_AFTER_S = 6.0  # Azurite writes to disk every 5 s what it has acknowledged
@@ -64,7 +64,7 @@ class Place:
 
     def thaw(self) -> None:
         self.frozen_until = None
-        self.process.signal(signal.SIGCONT)
+        self.process.send_signal(signal.SIGCONT)
 
 
 @dataclass
@@ -143,15 +143,15 @@ class Weather:
         match what:
             case "kill -9":
                 self._count(what, place)
-                place.process.signal(signal.SIGKILL)
+                place.process.send_signal(signal.SIGKILL)
                 place.back_at = now + self.rng.uniform(0, 4)
             case "SIGTERM":
                 self._count(what, place)
-                place.process.signal(signal.SIGTERM)
+                place.process.send_signal(signal.SIGTERM)
                 place.back_at = now + self.rng.uniform(0, 2)
             case "freeze":
                 self._count(what, place)
-                place.process.signal(signal.SIGSTOP)
+                place.process.send_signal(signal.SIGSTOP)
                 place.frozen_until = now + self.rng.uniform(0.5, LONGEST_FREEZE_S)
             case "faults" if self.clouds is not None:
                 self.clouds.draw(self.rng, now)

@@ -36,7 +36,7 @@ def test_coordinator_settings_come_from_flag_then_environment_then_file(here: Pr
         environment={"JOBQ_COORDINATOR_SWEEP_S": "8"},
     )
     until(lambda: "Starting workflow coordinator" in (here.folder / "coordinator.log").read_text(), "the announcement")
-    process.terminate()
+    process.send_signal(signal.SIGTERM)
     process.wait(timeout=60)
 
     log = (here.folder / "coordinator.log").read_text()

@@ -8,14 +8,13 @@ import os
 import re
 import signal
 import sqlite3
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cli.conftest import FAILING, Program, flow, task
-from tests.support.project import Project, until
+from tests.support.project import Project, Running, until
 
 
 def test_a_completed_run_exits_with_0_and_shows_its_status(program: Program) -> None:
@@ -137,12 +136,12 @@ SLOW = flow(
 
 
 @pytest.fixture
-def running(here: Project) -> subprocess.Popen[bytes]:
+def running(here: Project) -> Running:
     """A run in a process of its own, its second task under way."""
     return start(here, SLOW)
 
 
-def start(here: Project, definition: dict[str, Any]) -> subprocess.Popen[bytes]:
+def start(here: Project, definition: dict[str, Any]) -> Running:
     (here.folder / "slow.json").write_text(json.dumps(definition))
     process = here.start("workflow", "run", "slow.json", log="run.log")
     until((here.folder / "starts").exists, "the slow task to start")
@@ -153,7 +152,7 @@ def the_id(here: Project) -> str:
     return str(here.json("list")[0]["workflow_id"])
 
 
-def test_ctrl_c_stops_politely_and_resume_goes_on(here: Project, running: subprocess.Popen[bytes]) -> None:
+def test_ctrl_c_stops_politely_and_resume_goes_on(here: Project, running: Running) -> None:
     """K06: exit 130, no traceback, and how to go on."""
     running.send_signal(signal.SIGINT)
     assert running.wait(timeout=60) == 130
@@ -169,7 +168,7 @@ def test_ctrl_c_stops_politely_and_resume_goes_on(here: Project, running: subpro
     assert (here.folder / "starts").read_text() == "x\nx\n"
 
 
-def test_a_run_whose_process_was_killed_can_be_resumed(here: Project, running: subprocess.Popen[bytes]) -> None:
+def test_a_run_whose_process_was_killed_can_be_resumed(here: Project, running: Running) -> None:
     os.killpg(running.pid, signal.SIGKILL)
     running.wait()
     (here.folder / "resumed").touch()
@@ -179,7 +178,7 @@ def test_a_run_whose_process_was_killed_can_be_resumed(here: Project, running: s
     assert done.returncode == 0, done.stderr
 
 
-def test_a_run_whose_process_lives_is_not_taken_over(here: Project, running: subprocess.Popen[bytes]) -> None:
+def test_a_run_whose_process_lives_is_not_taken_over(here: Project, running: Running) -> None:
     done = here.cli("workflow", "run", "--resume", the_id(here))
 
     assert done.returncode == 1
@@ -187,15 +186,13 @@ def test_a_run_whose_process_lives_is_not_taken_over(here: Project, running: sub
     assert running.poll() is None
 
 
-def test_a_run_can_be_cancelled_from_elsewhere(here: Project, running: subprocess.Popen[bytes]) -> None:
+def test_a_run_can_be_cancelled_from_elsewhere(here: Project, running: Running) -> None:
     here.workflow("cancel", the_id(here))
 
     assert running.wait(timeout=60) == 3
 
 
-def test_other_coordinators_and_workers_leave_a_private_run_alone(
-    here: Project, running: subprocess.Popen[bytes]
-) -> None:
+def test_other_coordinators_and_workers_leave_a_private_run_alone(here: Project, running: Running) -> None:
     os.killpg(running.pid, signal.SIGKILL)
     running.wait()
     workflow_id = the_id(here)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 
 from tests.cli.conftest import FAILING, Program, flow, task
-from tests.support.project import Project, until
+from tests.support.project import Project, Running, until
 
 
 def test_watch_of_an_ended_workflow_exits_with_its_outcome(program: Program) -> None:
@@ -47,7 +46,7 @@ def test_a_malformed_duration_is_a_usage_error(program: Program) -> None:
     assert "Expected format: <number>[smhdw]" in answer.err
 
 
-def watching(here: Project) -> tuple[str, subprocess.Popen[bytes]]:
+def watching(here: Project) -> tuple[str, Running]:
     """A workflow that waits for ever, and a watch on it that has printed its first line."""
     (here.folder / "flow.json").write_text(json.dumps(flow(task("a"))))
     workflow_id = here.workflow("submit", "flow.json").strip()

@@ -10,8 +10,8 @@ from pathlib import Path
 import click
 
 from tests.crash.enumeration import ROLES, Backend, Extent, enumerate_role, on_azurite
-from tests.crash.fork_server import ForkServer
 from tests.support.azurite import Azurite
+from tests.support.fork_server import ForkServer
 
 
 @contextlib.contextmanager

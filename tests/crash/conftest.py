@@ -1,15 +1,12 @@
-"""One fork server for the tests of a file."""
+"""The fork server of the crash tests."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from tests.crash.fork_server import ForkServer
+from tests.support.fork_server import ForkServer, shared_fork_server
 
 
 @pytest.fixture(scope="module")
-def forks() -> Iterator[ForkServer]:
-    with ForkServer() as server:
-        yield server
+def forks() -> ForkServer:
+    return shared_fork_server()

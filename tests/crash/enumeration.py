@@ -19,10 +19,10 @@ from pathlib import Path
 
 from ai4s.jobq.adapters.azure.credentials import AzuritePorts
 from tests.crash import roles
-from tests.crash.fork_server import ForkServer
 from tests.crash.roles import Play, Role, queue_of
 from tests.crash.stage import Stage, until
 from tests.support.crashing import DIED, Death
+from tests.support.fork_server import ForkServer
 
 MOST_OF_IDLE = 4  # of calls that are repeated while nothing happens: how many there are is a matter of time
 IDLE_KINDS = frozenset({"queue.receive", "queue.arrival", "queue.count", "table.query", "table.get"})

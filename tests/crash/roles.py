@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.crash.fork_server import Process
 from tests.crash.stage import Stage, died, until
 from tests.support.crashing import Death
+from tests.support.fork_server import Process
 
 MOST_STARTS = 2  # of one attempt: the one that died with its worker, and the one that was recorded
 

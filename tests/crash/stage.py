@@ -18,8 +18,8 @@ from typing import Any
 from ai4s.jobq.adapters.factory import open_store
 from ai4s.jobq.settings import resolve_target
 from tests.crash.attempts import read_lines, starts, with_attempts
-from tests.crash.fork_server import PATIENCE_S, ForkServer, Process
 from tests.support.crashing import DIED, Death
+from tests.support.fork_server import PATIENCE_S, ForkServer, Process
 
 MARK = "JOBQTEST_MARK"
 """An environment variable that every process on a stage hands on, so that those who outlive it are found."""

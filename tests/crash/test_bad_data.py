@@ -13,8 +13,8 @@ from ai4s.jobq.ports.queue import OutgoingMessage
 from ai4s.jobq.ports.table import Merge
 from ai4s.jobq.settings import resolve_target
 from ai4s.jobq.store.layout import ACTIVE, HEADER, task_row
-from tests.crash.fork_server import ForkServer
 from tests.crash.stage import Stage, until
+from tests.support.fork_server import ForkServer
 
 JUNK = ["hello", "{}", "[]", '{"v": 1}', "\\u0000", "x" * 60_000, "H4sIAAAA" * 20, "[" * 20_000]
 ONE = {"name": "one", "tasks": [{"name": "a", "kwargs": {"cmd": "true"}}]}

@@ -7,9 +7,9 @@ from collections import Counter
 from pathlib import Path
 
 from tests.crash.enumeration import Extent, points
-from tests.crash.fork_server import ForkServer
 from tests.crash.stage import until
 from tests.support.crashing import Death
+from tests.support.fork_server import ForkServer
 
 
 def test_the_first_the_second_and_the_last_call_of_a_kind_are_points() -> None:

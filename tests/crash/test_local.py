@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.crash.enumeration import ROLES, Backend, Extent, enumerate_role
-from tests.crash.fork_server import ForkServer
+from tests.support.fork_server import ForkServer
 
 
 @pytest.mark.parametrize("role", ROLES)

@@ -6,8 +6,8 @@ import threading
 from pathlib import Path
 
 from ai4s.jobq.engine.attempts import MAX_LOSSES
-from tests.crash.fork_server import ForkServer
 from tests.crash.stage import Stage, until
+from tests.support.fork_server import ForkServer
 
 
 def test_a_task_that_kills_its_worker_every_time_fails_in_the_end(forks: ForkServer, tmp_path: Path) -> None:

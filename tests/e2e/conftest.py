@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.azurite import Azurite
+from tests.support.fork_server import shared_fork_server
 from tests.support.project import Project, project
 
 REPOSITORY = Path(__file__).parents[2]
@@ -41,7 +42,7 @@ def here(account: str, backend_environment: dict[str, str], tmp_path: Path) -> I
     """A user's project on this backend."""
     folder = tmp_path / "project"
     folder.mkdir()
-    with project(folder, account, backend_environment) as made:
+    with project(folder, account, backend_environment, forks=shared_fork_server()) as made:
         yield made
 
 

@@ -344,13 +344,13 @@ def test_b14_signals_answer_the_tasks_that_wait(working: Project) -> None:
 
 def test_b15_b16_delays_and_backoffs_survive_a_coordinator(here: Project) -> None:
     """What a task waits for, and until when, is stored; a coordinator that comes later goes by it."""
-    moment = datetime.now(UTC) + timedelta(seconds=4)
+    moment = datetime.now(UTC) + timedelta(seconds=8)
     definition = flow(
         task("first"),
-        task("delayed", depends_on=["first"], delay_s=4),
+        task("delayed", depends_on=["first"], delay_s=8),
         task("dated", not_before=moment.isoformat()),
         task(
-            "flaky", "test -e again || { touch again; exit 75; }", retry={"max": 3, "delay_s": 4, "on_exit_codes": [75]}
+            "flaky", "test -e again || { touch again; exit 75; }", retry={"max": 3, "delay_s": 8, "on_exit_codes": [75]}
         ),
         task("final", "exit 76", retry={"max": 3, "on_exit_codes": [75]}, allow_failure=True),
     )

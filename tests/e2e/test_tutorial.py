@@ -17,7 +17,8 @@ from tests.support.project import Project, until
 
 @pytest.fixture
 def tutorial(here: Project) -> Project:
-    """The project with the tutorial's files in it."""
+    """The project with the tutorial's files in it, and no short cut to its processes."""
+    here.forks = None
     for path in (REPOSITORY / "examples" / "tutorial").iterdir():
         shutil.copy(path, here.folder)
     return here

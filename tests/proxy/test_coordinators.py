@@ -10,7 +10,6 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -27,7 +26,7 @@ from tests.proxy.conftest import services_at
 from tests.proxy.plant import check_all_ran_after_their_parents, diamonds, executions
 from tests.support.azurite import Azurite
 from tests.support.fault_proxy import SERVICES, FaultProxy
-from tests.support.project import PATIENCE_S, Project, project, until
+from tests.support.project import PATIENCE_S, Project, Running, project, until
 from tests.support.trace import traced
 
 pytestmark = pytest.mark.azurite
@@ -40,7 +39,7 @@ TAKEOVER_S = TTL_S + 5.0
 class Candidate:
     """One coordinator process, its proxy and its log."""
 
-    process: subprocess.Popen[bytes]
+    process: Running
     proxy: FaultProxy
     log: Path
 

@@ -1,7 +1,11 @@
-"""A user's project in a temporary folder: the real commands as real processes, on one of the backends."""
+"""A user's project in a temporary folder: the real commands as real processes, on one of the backends.
+
+Given a fork server its processes come from there, at a tenth of the price; without one each is started as a user does.
+"""
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -12,10 +16,25 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
+
+from tests.support.fork_server import ForkServer
 
 PATIENCE_S = 120.0
 """How long a test waits for a condition before it fails. Generous: it is only ever used up by a failure."""
+
+
+class Running(Protocol):
+    """A process that has been started: ``subprocess.Popen``, or one from the fork server."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def poll(self) -> int | None: ...
+
+    def wait(self, timeout: float | None = None) -> int: ...
+
+    def send_signal(self, sig: int, /) -> None: ...
 
 
 @dataclass
@@ -26,7 +45,9 @@ class Project:
     account: str
     environment: dict[str, str]
     prefix: str = "Tutorial"
-    _processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    forks: ForkServer | None = None
+    _processes: list[Running] = field(default_factory=list)
+    _numbers: itertools.count[int] = field(default_factory=itertools.count)
 
     def command(self, *args: str) -> list[str]:
         return [sys.executable, "-m", "ai4s.jobq.cli.main", *args]
@@ -35,6 +56,8 @@ class Project:
         self, *args: str, input: str | None = None, timeout_s: float = PATIENCE_S
     ) -> subprocess.CompletedProcess[str]:
         """Run a command to its end, whatever its exit code."""
+        if self.forks is not None:
+            return self._forked(args, input or "", timeout_s)
         return subprocess.run(
             self.command(*args),
             cwd=self.folder,
@@ -46,6 +69,17 @@ class Project:
             check=False,
         )
 
+    def _forked(self, args: tuple[str, ...], input: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
+        assert self.forks is not None
+        number = next(self._numbers)
+        stdin, out, err = (self.folder / f".{name}-{number}" for name in ("stdin", "out", "err"))
+        stdin.write_text(input)
+        process = self.forks.start(
+            *args, folder=self.folder, environment=self.environment, stdin=stdin, out=out, err=err
+        )
+        code = process.wait(timeout_s)
+        return subprocess.CompletedProcess(args, code, out.read_text(), err.read_text())
+
     def workflow(self, *args: str) -> str:
         """Run a workflow command that must succeed; its standard output."""
         result = self.cli("workflow", *args)
@@ -56,26 +90,30 @@ class Project:
         """Run a workflow command with ``--json``; what it printed."""
         return json.loads(self.workflow(*args, "--json"))
 
-    def start(self, *args: str, log: str, environment: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
+    def start(self, *args: str, log: str, environment: Mapping[str, str] | None = None) -> Running:
         """Start a long-running command in its own session; its output goes to a file of the folder."""
-        with (self.folder / log).open("ab") as output:
-            process = subprocess.Popen(
+        process = self._started(args, self.folder / log, {**self.environment, **(environment or {})})
+        self._processes.append(process)
+        return process
+
+    def _started(self, args: tuple[str, ...], log: Path, environment: dict[str, str]) -> Running:
+        if self.forks is not None:
+            return self.forks.start(*args, folder=self.folder, environment=environment, out=log, err=log)
+        with log.open("ab") as output:
+            return subprocess.Popen(
                 self.command(*args),
                 cwd=self.folder,
-                env={**self.environment, **(environment or {})},
+                env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
             )
-        self._processes.append(process)
-        return process
 
-    def coordinator(self, *args: str) -> subprocess.Popen[bytes]:
-        """A coordinator that looks for trouble more often than a user's would."""
+    def coordinator(self, *args: str) -> Running:
         return self.start("workflow", "coordinator", *args, log="coordinator.log")
 
-    def worker(self, queue: str = "default", *args: str) -> subprocess.Popen[bytes]:
+    def worker(self, queue: str = "default", *args: str) -> Running:
         return self.start(f"{self.account}/{queue}", "worker", *args, log=f"worker-{queue}.log")
 
     def status(self, workflow_id: str) -> dict[str, Any]:
@@ -106,7 +144,7 @@ class Project:
             kill_group(process)
 
 
-def kill_group(process: subprocess.Popen[bytes]) -> None:
+def kill_group(process: Running) -> None:
     """SIGKILL a process started by ``start`` together with its group, and reap it."""
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
@@ -123,7 +161,9 @@ def until(condition: Callable[[], Any], what: str, *, timeout_s: float = PATIENC
 
 
 @contextmanager
-def project(folder: Path, account: str, extra: Mapping[str, str]) -> Iterator[Project]:
+def project(
+    folder: Path, account: str, extra: Mapping[str, str], *, forks: ForkServer | None = None
+) -> Iterator[Project]:
     """A project whose processes are gone afterwards."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("JOBQ_")}
     bin_folder = str(Path(sys.executable).parent)
@@ -134,7 +174,7 @@ def project(folder: Path, account: str, extra: Mapping[str, str]) -> Iterator[Pr
         "JOBQ_WORKFLOW_PREFIX": f"{account}/Tutorial",
         **extra,
     }
-    made = Project(folder, account, environment)
+    made = Project(folder, account, environment, forks=forks)
     try:
         yield made
     finally:

@@ -3,12 +3,14 @@
 A child has a session, an environment and a working directory of its own, runs one command of the shipped program, and may be
 killed like any other. Nothing is shared with its siblings: the server opens no store and starts no thread.
 
-``python -m tests.crash.fork_server`` reads an order per line on stdin and writes ``pid`` and ``end`` lines on stdout.
+``python -m tests.support.fork_server`` reads an order per line on stdin and writes ``pid`` and ``end`` lines on stdout.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import gc
 import json
 import os
@@ -46,13 +48,17 @@ class Process:
     def is_running(self) -> bool:
         return not self._ended.is_set()
 
-    def wait(self, timeout_s: float = PATIENCE_S) -> int:
+    def poll(self) -> int | None:
+        """Its exit code if it has ended."""
+        return self.code
+
+    def wait(self, timeout: float | None = None) -> int:
         """Its exit code, once it has ended."""
-        assert self._ended.wait(timeout_s), f"process {self.pid} does not end"
+        assert self._ended.wait(PATIENCE_S if timeout is None else timeout), f"process {self.pid} does not end"
         assert self.code is not None
         return self.code
 
-    def signal(self, number: signal.Signals) -> None:
+    def send_signal(self, number: int) -> None:
         """Send a signal; nothing happens when it has ended."""
         if self.is_running:
             with contextlib.suppress(ProcessLookupError):  # it has just ended by itself
@@ -60,12 +66,12 @@ class Process:
 
     def kill(self) -> None:
         """SIGKILL it, and wait for its end."""
-        self.signal(signal.SIGKILL)
+        self.send_signal(signal.SIGKILL)
         self.wait()
 
     def leave(self) -> int:
         """SIGTERM it; its exit code."""
-        self.signal(signal.SIGTERM)
+        self.send_signal(signal.SIGTERM)
         return self.wait()
 
     def note_end(self, code: int) -> None:
@@ -78,7 +84,7 @@ class ForkServer:
 
     def __enter__(self) -> Self:
         self._server = subprocess.Popen(
-            [sys.executable, "-m", "tests.crash.fork_server"],
+            [sys.executable, "-m", "tests.support.fork_server"],
             cwd=REPOSITORY,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -117,6 +123,7 @@ class ForkServer:
         environment: Mapping[str, str],
         out: Path,
         err: Path,
+        stdin: Path = Path(os.devnull),
         death: Death | None = None,
         record: Path | None = None,
     ) -> Process:
@@ -127,6 +134,7 @@ class ForkServer:
             "environment": dict(environment),
             "out": str(out),
             "err": str(err),
+            "stdin": str(stdin),
             "death": None if death is None else asdict(death),
             "record": None if record is None else str(record),
         }
@@ -150,6 +158,14 @@ class ForkServer:
         self._started.put(None)
         for process in self._processes.values():  # the server is gone, and says nothing of them any more
             process.note_end(-signal.SIGKILL)
+
+
+@functools.cache
+def shared_fork_server() -> ForkServer:
+    """The one of this test process; it ends with it."""
+    server = ForkServer().__enter__()
+    atexit.register(server.__exit__, None, None, None)
+    return server
 
 
 # -- the server's side
@@ -230,8 +246,7 @@ def _fork(order: dict[str, Any]) -> int:
     code = 70
     try:
         _become(order)
-        death = None if order["death"] is None else Death(**order["death"])
-        run_dying(order["args"], death, None if order["record"] is None else Path(order["record"]))
+        _run(order)
     except SystemExit as exc:
         code = _exit_code(exc)
     except BaseException:
@@ -243,6 +258,15 @@ def _fork(order: dict[str, Any]) -> int:
         os._exit(code)
 
 
+def _run(order: dict[str, Any]) -> None:
+    if order["death"] is None and order["record"] is None:
+        from ai4s.jobq.cli.main import main
+
+        main(order["args"])
+    death = None if order["death"] is None else Death(**order["death"])
+    run_dying(order["args"], death, None if order["record"] is None else Path(order["record"]))
+
+
 def _become(order: dict[str, Any]) -> None:
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -250,7 +274,7 @@ def _become(order: dict[str, Any]) -> None:
     os.chdir(order["cwd"])
     os.environ.clear()
     os.environ.update(order["environment"])
-    for descriptor, path in ((0, os.devnull), (1, order["out"]), (2, order["err"])):
+    for descriptor, path in ((0, order["stdin"]), (1, order["out"]), (2, order["err"])):
         opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         os.dup2(opened, descriptor)
         os.close(opened)
