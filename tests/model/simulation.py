@@ -55,7 +55,6 @@ def run(scenario: Scenario, *, trace: bool = False) -> Verdict:
             virtual_time.run(_Schedule(scenario, loop, verdict, files, trace=trace).main(), loop)
         except Stuck as exc:
             verdict.problems.append(str(exc))
-    verdict.steps = loop.steps
     return verdict
 
 
@@ -94,6 +93,7 @@ class _Schedule:
             self._loop.call_later(incident.at, self._happen, incident)
         await self._until_quiet(persons)
         self._verdict.lasted_s = self._loop.time()
+        self._verdict.steps = self._loop.steps
         self._verdict.injected = self._plan.injected
         for supervisor in self._supervisors:
             supervisor.cancel()

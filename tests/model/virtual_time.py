@@ -6,9 +6,11 @@ A schedule of many minutes takes milliseconds, and the same program takes the sa
 from __future__ import annotations
 
 import asyncio
+import heapq
 import itertools
 from collections import deque
 from collections.abc import Callable, Coroutine
+from contextvars import Context, copy_context
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
@@ -40,21 +42,53 @@ class NumberedFuture(asyncio.Future[Any]):
         return self.number
 
 
-class VirtualLoop(asyncio.BaseEventLoop):
-    """asyncio's own loop on a selector that waits for nothing.
+class VirtualHandle:
+    """A callback that is due, or will be; what ``call_soon`` and ``call_at`` return.
 
-    ``on_task`` is told of each task that is created.
+    asyncio's own would do: with half of a schedule's time spent on callbacks, a lighter one saves a fifth of it.
     """
 
-    _scheduled: list[asyncio.TimerHandle]
-    _ready: deque[Any]
+    __slots__ = ("args", "callback", "context", "is_cancelled", "loop")
+
+    def __init__(
+        self, callback: Callable[..., object], args: tuple[Any, ...], loop: VirtualLoop, context: Context | None
+    ) -> None:
+        self.callback = callback
+        self.args = args
+        self.loop = loop
+        self.context = copy_context() if context is None else context
+        self.is_cancelled = False
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+    def cancelled(self) -> bool:
+        return self.is_cancelled
+
+    def run(self) -> None:
+        try:
+            self.context.run(self.callback, *self.args)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as exc:
+            told = {"message": f"Exception in callback {self.callback!r}", "exception": exc}
+            self.loop.call_exception_handler(told)
+
+
+class VirtualLoop(asyncio.BaseEventLoop):
+    """asyncio's own loop without files, threads and waiting.
+
+    ``on_task`` is told of each task that is created. Callbacks run in the order in which they were asked for; of timers
+    that are due at the same time, the one that was set first comes first.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self._time = 0.0
         self.steps = 0
         self.on_task: Callable[[asyncio.Task[Any]], None] = lambda task: None
-        self._selector = _Jump(self)
+        self._due: deque[VirtualHandle] = deque()
+        self._timers: list[tuple[float, int, VirtualHandle]] = []
         self._numbers = itertools.count(1)
         self.set_task_factory(_numbered_task)  # type: ignore[arg-type]  # typeshed wants one signature per version
 
@@ -74,24 +108,48 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.on_task(task)
         return task
 
-    def jump(self, timeout: float | None) -> None:
-        """What takes the place of waiting."""
+    def call_soon(  # type: ignore[override]  # a handle of our own, with all that asyncio asks of one
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> VirtualHandle:
+        handle = VirtualHandle(callback, args, self, context)
+        self._due.append(handle)
+        return handle
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> VirtualHandle:
+        return self.call_at(self._time + delay, callback, *args, context=context)
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> VirtualHandle:
+        handle = VirtualHandle(callback, args, self, context)
+        heapq.heappush(self._timers, (when, next(self._numbers), handle))
+        return handle
+
+    def _run_once(self) -> None:
+        """One turn of ``run_forever``: set the clock to the next timer if nothing is due, then run what is due now."""
         self.steps += 1
         if self.steps > MAX_STEPS:
             self.steps = 0
             raise Stuck(f"more than {MAX_STEPS} steps by {self._time:.1f} s: something spins in {self._busy()}")
-        if timeout is None:
+        timers, due = self._timers, self._due
+        while timers and (timers[0][2].is_cancelled or timers[0][0] <= self._time or not due):
+            when, _, handle = heapq.heappop(timers)
+            if not handle.is_cancelled:
+                self._time = max(self._time, when)
+                due.append(handle)
+        if not due:
             raise Stuck(f"nothing can ever happen after {self._time:.1f} s")
-        if timeout > 0:
-            self._time = max(self._time, self._scheduled[0].when())
+        for _ in range(len(due)):
+            handle = due.popleft()
+            if not handle.is_cancelled:
+                handle.run()
 
     def _busy(self) -> str:
         """Which tasks are about to run, for the error."""
-        tasks = (getattr(handle._callback, "__self__", handle._callback) for handle in self._ready)
+        tasks = (getattr(handle.callback, "__self__", handle.callback) for handle in self._due)
         return ", ".join(str(getattr(task, "get_coro", lambda task=task: task)()) for task in tasks)[:600]
-
-    def _process_events(self, events: list[Any]) -> None:
-        """There are no files."""
 
     def _write_to_self(self) -> None:
         """There are no threads."""
@@ -100,15 +158,6 @@ class VirtualLoop(asyncio.BaseEventLoop):
 def _numbered_task(loop: asyncio.AbstractEventLoop, coro: Coroutine[Any, Any, T], **kwargs: Any) -> asyncio.Task[T]:
     assert isinstance(loop, VirtualLoop)
     return loop.new_task(coro, **kwargs)
-
-
-class _Jump:
-    def __init__(self, loop: VirtualLoop) -> None:
-        self._loop = loop
-
-    def select(self, timeout: float | None) -> list[Any]:
-        self._loop.jump(timeout)
-        return []
 
 
 class VirtualClock:

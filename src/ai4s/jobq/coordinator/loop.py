@@ -11,9 +11,10 @@ import contextlib
 import logging
 import os
 import socket
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
+from typing import Any
 
 from ai4s.jobq.coordinator.actor import PARKED_S, WorkflowActor
 from ai4s.jobq.coordinator.cycle import Stats, WorkflowCycle
@@ -80,6 +81,7 @@ class Coordinator:
         self._actors: dict[str, WorkflowActor] = {}
         self._actor_tasks: set[asyncio.Task[None]] = set()
         self._stop = asyncio.Event()
+        self._leads = asyncio.Event()  # until a loop finds that it does so no more; ``is_leading`` is what counts
         self._warned: set[str] = set()
         if private is not None:
             self._windows.set_slots(private.slots)
@@ -151,6 +153,8 @@ class Coordinator:
     async def _hold_lease(self) -> float:
         was_leading = self._lease.is_leading
         leads = await self._lease.try_hold()
+        if leads:
+            self._leads.set()
         if leads and not was_leading:
             LOG.info("This coordinator leads now", extra={"event": "lease_acquired", "owner": self.owner})
             self._sweep.start_over()
@@ -167,34 +171,41 @@ class Coordinator:
             )
         return self.settings.lease_ttl_s / (6 if leads else 15)
 
+    async def _stand_by(self) -> float:
+        """Until this coordinator leads or a stop was asked for; the pause after that."""
+        self._leads.clear()
+        await self._first_of(self._leads.wait(), self._stop.wait())
+        return 0
+
     async def _receive(self) -> float:
         if not self.is_leading:
-            return 0.2
+            return await self._stand_by()
         if sum(len(actor.in_hand) for actor in self._actors.values()) >= MAX_IN_HAND:
             return 0.05
         asked_at = self._clock.monotonic()
         messages = await self._completions.receive(self.settings.batch_size, visibility_s=self.settings.visibility_s)
         if not messages:
             self._sweep.completions_were_empty(asked_at)
-            await self._arrival()
+            arrival = self._completions.arrival(self.settings.idle_sleep_s)
+            await self._first_of(arrival, self._stop.wait())
             return 0
         for message in messages:
             await self._route(message)
         return 0
 
-    async def _arrival(self) -> None:
-        """Until a message may have come or a stop was asked for."""
-        waits = [asyncio.ensure_future(self._completions.arrival(self.settings.idle_sleep_s))]
-        waits.append(asyncio.ensure_future(self._stop.wait()))  # type: ignore[arg-type]  # only waited for
+    @staticmethod
+    async def _first_of(*waits: Coroutine[Any, Any, object]) -> None:
+        """Until one of them is over; the others are cancelled."""
+        tasks = [asyncio.ensure_future(wait) for wait in waits]
         try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for wait in waits:
-                wait.cancel()
+            for task in tasks:
+                task.cancel()
 
     async def _sweep_once(self) -> float:
         if not self.is_leading:
-            return 0.2
+            return await self._stand_by()
         finds = await self._sweep.once(self._loaded_runs())
         for workflow_id in finds.look_at:
             self._actor(workflow_id).wake(check_header=True)

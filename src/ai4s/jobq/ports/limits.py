@@ -33,6 +33,7 @@ _BAD_IN_KEY = re.compile(r"[/\\#?\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _BAD_IN_BLOB_NAME = re.compile(r"[\\\x00-\x1f\x7f\ud800-\udfff]")
 _TABLE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9]{2,62}")
 _QUEUE_NAME = re.compile(r"(?=.{3,63}\Z)[a-z0-9]+(?:-[a-z0-9]+)*")
+STORABLE = (str, int, float, bytes)  # types of a property value
 
 
 def check_table_name(name: str) -> None:
@@ -109,7 +110,7 @@ def check_entity(row: str, values: Mapping[str, Value]) -> int:
     for name, value in values.items():
         if not name.isidentifier():
             raise ValueError(f"property {name!r} of row {row!r} is no identifier")
-        if not isinstance(value, str | int | float | bytes):
+        if not isinstance(value, STORABLE):
             raise TypeError(f"property {name!r} of row {row!r} is {type(value).__name__}: text, number or bytes only")
         if value_bytes(value) > MAX_PROPERTY_BYTES:
             raise EntityTooLargeError(f"property {name!r} of row {row!r} is larger than 64 KiB")
