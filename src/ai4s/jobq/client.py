@@ -1,6 +1,7 @@
 """``WorkflowClient``: what a user's program may ask for and about workflows.
 
 A client decides nothing a coordinator decides and never sends a task message, so any number of clients may come and go.
+What only submitting, rerunning and purging need is imported there: most programs only look.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ai4s.jobq.adapters.factory import open_store
 from ai4s.jobq.control import (
@@ -22,17 +23,12 @@ from ai4s.jobq.control import (
     resume_workflow,
     retry_workflow,
 )
-from ai4s.jobq.definition.labels import with_labels
 from ai4s.jobq.definition.model import WorkflowDefinition
-from ai4s.jobq.definition.params import bind
-from ai4s.jobq.definition.validate import validate
 from ai4s.jobq.describing import task_statuses
 from ai4s.jobq.engine.states import TaskState, WorkflowState
 from ai4s.jobq.errors import DefinitionError, InternalError, JobqError, OperationalError, WaitTimeoutError
 from ai4s.jobq.handle import WorkflowHandle
 from ai4s.jobq.ports.clock import Clock, SystemClock
-from ai4s.jobq.purge.plan import Selection, make_plan
-from ai4s.jobq.purge.purge import Purged, drop_everything, purge_workflows
 from ai4s.jobq.reading import (
     DETAIL_COLUMNS,
     ERROR_COLUMNS,
@@ -43,13 +39,16 @@ from ai4s.jobq.reading import (
     read_status,
     task_records,
 )
-from ai4s.jobq.rerun import RerunRequest, RerunResult, rerun_plan, rerun_workflow
-from ai4s.jobq.rerun_plan import RerunPlan
 from ai4s.jobq.settings import Target, resolve_target
 from ai4s.jobq.signalling import SignalResult, send_signal
 from ai4s.jobq.status import AggregateStatus, TaskStatus, WorkflowStatus, status_of, summed
 from ai4s.jobq.store.records import Header
 from ai4s.jobq.store.workflows import Submission, WorkflowStore
+
+if TYPE_CHECKING:
+    from ai4s.jobq.purge.purge import Purged
+    from ai4s.jobq.rerun import RerunResult
+    from ai4s.jobq.rerun_plan import RerunPlan
 
 FOLLOWED_TASKS = 2000  # up to this size each look at a workflow reads all its tasks, beyond it the header alone
 QUICKEST_POLL_S = 0.1
@@ -235,6 +234,8 @@ class WorkflowClient:
         self, workflow_id: str, from_tasks: Sequence[str] = (), *, params: Mapping[str, Any] | None = None
     ) -> RerunPlan:
         """What ``rerun`` would do with each task, and why; nothing is changed. Raises as ``rerun`` does."""
+        from ai4s.jobq.rerun import RerunRequest, rerun_plan
+
         return await rerun_plan(self.store, RerunRequest(workflow_id=workflow_id, names=from_tasks, params=params))
 
     async def rerun(
@@ -252,6 +253,8 @@ class WorkflowClient:
         of these. Raises: ``WorkflowNotFoundError``; ``UsageError``: there is no such task, or nothing would run;
         ``DefinitionError``: the params are wrong; ``WorkflowExistsError``: the new id has another definition.
         """
+        from ai4s.jobq.rerun import RerunRequest, rerun_workflow
+
         request = RerunRequest(workflow_id=workflow_id, names=from_tasks, params=params, labels=labels)
         return await rerun_workflow(self.store, request, self._clock, new_id=new_id)
 
@@ -268,6 +271,9 @@ class WorkflowClient:
         ``terminal_only`` False takes unfinished ones too (they are cancelled first), ``drop_tables`` all of the prefix.
         Raises: ``WorkflowNotFoundError``; ``OperationalError``: some have not ended, and nothing was deleted.
         """
+        from ai4s.jobq.purge.plan import Selection, make_plan
+        from ai4s.jobq.purge.purge import drop_everything, purge_workflows
+
         unfinished = drop_tables or not terminal_only
         selection = Selection(ids=workflow_ids, older_than=older_than, unfinished=unfinished)
         plan = await make_plan(self.store, selection, self._clock)
@@ -334,6 +340,10 @@ def ready_to_submit(
     labels: Mapping[str, str] | None = None,
 ) -> WorkflowDefinition:
     """The definition with these params and labels, checked. Raises ``DefinitionError``: all that is wrong with it."""
+    from ai4s.jobq.definition.labels import with_labels
+    from ai4s.jobq.definition.params import bind
+    from ai4s.jobq.definition.validate import validate
+
     if problems := validate(definition):
         raise DefinitionError(problems)
     bound = bind(definition, definition.arguments if params is None else params)

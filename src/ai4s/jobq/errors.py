@@ -67,6 +67,10 @@ class DefinitionError(UsageError):
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
+class ConditionError(JobqError):
+    """An expression has no value with the outputs there are: the task that has it fails with this message."""
+
+
 class WorkflowNotFoundError(JobqError):
     """No workflow has this id under this prefix; ``near`` lists ids that look like it."""
 

@@ -16,7 +16,6 @@ from ai4s.jobq.definition.expression_tree import (
     AggregateKind,
     And,
     Comparison,
-    ConditionError,
     Default,
     Exists,
     Expression,
@@ -30,6 +29,7 @@ from ai4s.jobq.definition.expression_tree import (
     Root,
     render_reference,
 )
+from ai4s.jobq.errors import ConditionError
 
 MAX_STEPS = 100_000
 

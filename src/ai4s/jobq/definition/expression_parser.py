@@ -36,10 +36,9 @@ from ai4s.jobq.definition.expression_tree import (
     Reference,
     Root,
 )
+from ai4s.jobq.definition.faults import MAX_EXPRESSION
 from ai4s.jobq.definition.scalars import unicode_fault
 from ai4s.jobq.ids import near_names
-
-MAX_TEXT = 4096
 
 _WORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
 _OPERATORS: dict[type[ast.cmpop], Operator] = {
@@ -102,8 +101,8 @@ def parse_text(text: str, parents: Sequence[str], params: Collection[str] = ()) 
 
 def parse_expression(text: str, language: Language) -> Parsed:
     """The tree of an expression in this language. Raises ``ExpressionError``."""
-    if len(text) > MAX_TEXT:
-        raise ExpressionError(f"a {language.noun} has at most {MAX_TEXT} characters, this one has {len(text)}", 1)
+    if len(text) > MAX_EXPRESSION:
+        raise ExpressionError(f"a {language.noun} has at most {MAX_EXPRESSION} characters, this one has {len(text)}", 1)
     parser = _Parser(text, language)
     return Parsed(parser.parse(), frozenset(parser.reads), tuple(parser.spans))
 

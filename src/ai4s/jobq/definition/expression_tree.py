@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from ai4s.jobq.errors import JobqError, UsageError
+from ai4s.jobq.errors import UsageError
 
 MAX_NESTING = 50
 
@@ -23,10 +23,6 @@ class ExpressionError(UsageError):
         self.column = column
         self.hint = hint
         super().__init__(f"{message}. {hint}" if hint else message)
-
-
-class ConditionError(JobqError):
-    """An expression has no value with the outputs there are: the task that has it fails with this message."""
 
 
 class Root(StrEnum):

@@ -18,7 +18,8 @@ from typing import Any
 
 from ai4s.jobq.definition.expression_evaluator import evaluate
 from ai4s.jobq.definition.expression_parser import parse_text
-from ai4s.jobq.definition.expression_tree import ConditionError, Expression, ExpressionError
+from ai4s.jobq.definition.expression_tree import Expression, ExpressionError
+from ai4s.jobq.errors import ConditionError
 
 __all__ = ["Condition", "ConditionError", "ExpressionError", "parse"]
 

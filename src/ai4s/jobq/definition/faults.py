@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 
-from ai4s.jobq.definition.expression_parser import MAX_TEXT
-
 MAX_WORKFLOW_NAME = 255
 MAX_PARAM_NAME = 64
 MAX_LABEL_NAME = 63
 MAX_LABEL_VALUE = 255
 MAX_DESCRIPTION = 1000
+MAX_EXPRESSION = 4096
 
 RESERVED_VARIABLES = ("JOBQ_WORKFLOW_ID", "JOBQ_WORKFLOW_TASK", "JOBQ_WORKFLOW_ATTEMPT", "JOBQ_OUTPUT_FILE")
 
@@ -57,8 +56,8 @@ def condition_fault(text: str) -> str | None:
     """What is wrong with a condition before it is parsed."""
     if not text.strip():
         return "'condition' must not be empty"
-    if len(text) > MAX_TEXT:
-        return f"a condition has at most {MAX_TEXT} characters, this one has {len(text)}"
+    if len(text) > MAX_EXPRESSION:
+        return f"a condition has at most {MAX_EXPRESSION} characters, this one has {len(text)}"
     return nul_fault(text)
 
 

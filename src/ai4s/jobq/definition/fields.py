@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from ai4s.jobq.definition.expression_parser import MAX_TEXT
 from ai4s.jobq.definition.faults import (
+    MAX_EXPRESSION,
     MAX_LABEL_NAME,
     MAX_LABEL_VALUE,
     MAX_PARAM_NAME,
@@ -107,7 +107,7 @@ TASK = Record(
         ),
         Field(
             name="condition",
-            rule=Text(fault=condition_fault, min_length=1, max_length=MAX_TEXT, pattern=NOT_BLANK),
+            rule=Text(fault=condition_fault, min_length=1, max_length=MAX_EXPRESSION, pattern=NOT_BLANK),
             description=(
                 "An expression over the outputs of the parents, such as inputs.train.mae < 0.2. The task is skipped "
                 "when it is false."

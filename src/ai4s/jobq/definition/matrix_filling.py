@@ -9,7 +9,7 @@ from typing import Any
 from ai4s.jobq.definition.document import Path, shown
 from ai4s.jobq.definition.expression_evaluator import Evaluation
 from ai4s.jobq.definition.expression_parser import Span
-from ai4s.jobq.definition.expression_tree import ConditionError, Raw, Reference, Root
+from ai4s.jobq.definition.expression_tree import Raw, Reference, Root
 from ai4s.jobq.definition.read import Label
 from ai4s.jobq.definition.shell_words import obstacles, quoted_already
 from ai4s.jobq.definition.template_fields import Templated
@@ -26,6 +26,7 @@ from ai4s.jobq.definition.templates import (
     has_template,
     parse_template,
 )
+from ai4s.jobq.errors import ConditionError
 from ai4s.jobq.ids import near_names
 
 

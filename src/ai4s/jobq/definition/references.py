@@ -15,7 +15,7 @@ from typing import Any
 
 from ai4s.jobq.definition.document import NOWHERE, Path, problem_at, shown
 from ai4s.jobq.definition.expression_evaluator import Evaluation
-from ai4s.jobq.definition.expression_tree import ConditionError, Root
+from ai4s.jobq.definition.expression_tree import Root
 from ai4s.jobq.definition.faults import signal_name_fault
 from ai4s.jobq.definition.model import WorkflowDefinition
 from ai4s.jobq.definition.template_fields import Templated, map_head, map_kwargs, map_task, map_value, strings_of
@@ -30,7 +30,7 @@ from ai4s.jobq.definition.templates import (
     finished,
     parse_template,
 )
-from ai4s.jobq.errors import DefinitionError
+from ai4s.jobq.errors import ConditionError, DefinitionError
 from ai4s.jobq.ids import queue_name_problem
 
 __all__ = [

@@ -12,7 +12,6 @@ from datetime import datetime
 from itertools import islice
 from typing import assert_never
 
-from ai4s.jobq.definition.expressions import ConditionError
 from ai4s.jobq.definition.parts import FailFast
 from ai4s.jobq.engine.attempts import MAX_LOSSES, apply_report, conclude
 from ai4s.jobq.engine.ending import GHOST_GRACE, ghosts_until, settle_end, tasks_have_ended
@@ -35,6 +34,7 @@ from ai4s.jobq.engine.run import WorkflowRun
 from ai4s.jobq.engine.states import Step, Stop, TaskState, WorkflowState
 from ai4s.jobq.engine.task_run import TaskRun
 from ai4s.jobq.engine.waits import check_deadline, next_timer, receive_signals, settle_waits
+from ai4s.jobq.errors import ConditionError
 
 __all__ = ["ASKED_AT_ONCE", "GHOST_GRACE", "MAX_LOSSES", "can_retry", "decide"]
 

@@ -2,19 +2,23 @@
 
 One number space for all jobs of a run: with ``n`` tasks, ``0 … n-1`` are the tasks in file order, ``n … 2n-1`` their undo
 jobs, and from ``2n`` on come the hooks. Immutable once built; shared by all runs of the definition.
+
+The language of conditions and references is imported for the definitions that use it: loading it takes a command longer
+than reading most workflows.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-from ai4s.jobq.definition.expressions import Condition
-from ai4s.jobq.definition.expressions import parse as parse_condition
 from ai4s.jobq.definition.model import DepPolicy, Task, WorkflowDefinition
 from ai4s.jobq.definition.parts import Job
-from ai4s.jobq.definition.references import with_params
 from ai4s.jobq.engine.states import JobKind
+
+if TYPE_CHECKING:
+    from ai4s.jobq.definition.expressions import Condition
 
 CLEANUP_POLICIES = frozenset({DepPolicy.ALWAYS, DepPolicy.ON_FAILURE})
 
@@ -32,7 +36,7 @@ class Graph:
 
     def __init__(self, definition: WorkflowDefinition) -> None:
         self.written = definition
-        self.definition = with_params(definition) if definition.params else definition
+        self.definition = _with_params(definition) if definition.params else definition
         tasks = self.definition.tasks
         self.numbers = {task.name: number for number, task in enumerate(tasks)}
         self.parents: list[tuple[int, ...]] = [tuple(self.numbers[name] for name in task.depends_on) for task in tasks]
@@ -124,9 +128,13 @@ class Graph:
     @cached_property
     def conditions(self) -> dict[int, Condition]:
         """The parsed conditions by task number."""
+        if all(task.condition is None for task in self.definition.tasks):
+            return {}
+        from ai4s.jobq.definition.expressions import parse
+
         values = self.definition.param_values()
         return {
-            number: parse_condition(task.condition, parents=task.depends_on, params=values)
+            number: parse(task.condition, parents=task.depends_on, params=values)
             for number, task in enumerate(self.definition.tasks)
             if task.condition is not None
         }
@@ -142,3 +150,9 @@ class Graph:
                 if not waiting[child]:
                     order.append(child)
         return order
+
+
+def _with_params(definition: WorkflowDefinition) -> WorkflowDefinition:
+    from ai4s.jobq.definition.references import with_params
+
+    return with_params(definition)
