@@ -32,7 +32,7 @@ def test_every_task_runs_once_and_after_its_parents(here: Project, tmp_path: Pat
     file = write_definition(here, traced(definition, trace))
     here.coordinator()
     for queue in sorted({task.get("queue") or "default" for task in definition["tasks"]}):
-        here.worker(queue, "-n", "4")
+        here.worker(queue, "-n", "16")
 
     workflow_id = here.workflow("submit", file).strip()
 
@@ -46,8 +46,7 @@ def test_a_join_of_five_thousand_fires_once(here: Project, tmp_path: Path) -> No
     joined = tmp_path / "joined"
     definition["tasks"][-1]["kwargs"]["cmd"] = f"echo once >> {joined}"
     here.coordinator()
-    here.worker("default", "-n", "4")
-    here.worker("default", "-n", "4")
+    here.worker("default", "-n", "16")
 
     workflow_id = here.workflow("submit", write_definition(here, definition)).strip()
 

@@ -15,7 +15,7 @@ from ai4s.jobq.engine.states import TaskState, WorkflowState
 from ai4s.jobq.engine.task_run import TaskRun
 from tests.engine.scene import NOW, RUN, Scene, room, task, undoable
 
-MANY = 100_000
+MANY = 20_000
 
 
 class WatchedTasks(list[TaskRun]):

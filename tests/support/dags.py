@@ -32,7 +32,7 @@ def fan(width: int) -> dict[str, Any]:
     return {"name": f"fan-{width}", "tasks": tasks}
 
 
-def mosaic(images: int = 300, *, seed: int = 1) -> dict[str, Any]:
+def mosaic(images: int = 100, *, seed: int = 1) -> dict[str, Any]:
     """The shape of an image mosaic: project each, fit overlapping pairs, one wide join, a background per image, add."""
     rng = random.Random(seed)
     project = [f"project-{number:04d}" for number in range(images)]
