@@ -12,11 +12,13 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
+import ai4s.jobq.coordinator.loop
 import ai4s.jobq.ids
 import ai4s.jobq.store.workflows
 import ai4s.jobq.worker.loop
 import ai4s.jobq.worker.outcome
 import ai4s.jobq.worker.presence
+import ai4s.jobq.worker.receiving
 from ai4s.jobq.coordinator import actor as coordinator_actor
 from ai4s.jobq.coordinator import cycle, outbox, reconcile, sweep
 from ai4s.jobq.errors import AccessDeniedError
@@ -205,6 +207,8 @@ def _small_world(scenario: Scenario, files: OutputFiles) -> Iterator[None]:
         (outbox, "MAX_OUTBOX", scenario.outbox),
         (outbox, "MAX_OF_ONE_QUEUE", max(scenario.outbox * 2 // 3, 1)),
         (coordinator_actor, "IDLE_S", 40.0),
+        (ai4s.jobq.coordinator.loop, "FIRST_LOOK", 1.0),  # queues here wake who waits; looking often finds nothing
+        (ai4s.jobq.worker.receiving, "FIRST_BACKOFF_S", 1.0),
         (sweep, "ROUNDS", 4),
         (reconcile, "LIVE_S", 45.0),
     ]

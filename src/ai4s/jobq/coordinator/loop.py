@@ -34,6 +34,7 @@ from ai4s.jobq.store.workflows import WorkflowStore
 
 LOG = logging.getLogger(__name__)
 
+FIRST_LOOK = 1 / 8  # of the idle sleep, after the last message: what a report sets going reports soon; doubles up to it
 MAX_IN_HAND = 1000  # messages received and not yet acknowledged, before receiving pauses
 FOREIGN_DELAY_S = 60.0
 NEWER_DELAY_S = 600.0
@@ -82,6 +83,7 @@ class Coordinator:
         self._actor_tasks: set[asyncio.Task[None]] = set()
         self._stop = asyncio.Event()
         self._leads = asyncio.Event()  # until a loop finds that it does so no more; ``is_leading`` is what counts
+        self._idle_s = self.settings.idle_sleep_s
         self._warned: set[str] = set()
         if private is not None:
             self._windows.set_slots(private.slots)
@@ -186,9 +188,10 @@ class Coordinator:
         messages = await self._completions.receive(self.settings.batch_size, visibility_s=self.settings.visibility_s)
         if not messages:
             self._sweep.completions_were_empty(asked_at)
-            arrival = self._completions.arrival(self.settings.idle_sleep_s)
-            await self._first_of(arrival, self._stop.wait())
+            await self._first_of(self._completions.arrival(self._idle_s), self._stop.wait())
+            self._idle_s = min(self._idle_s * 2, self.settings.idle_sleep_s)
             return 0
+        self._idle_s = self.settings.idle_sleep_s * FIRST_LOOK
         for message in messages:
             await self._route(message)
         return 0

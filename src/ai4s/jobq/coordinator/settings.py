@@ -24,7 +24,11 @@ class CoordinatorSettings:
     )
     idle_sleep_s: float = field(
         default=0.5,
-        metadata={"help": "Seconds before an empty completion queue is looked at again.", "low": 0.01, "high": 60},
+        metadata={
+            "help": "At most seconds before an empty completion queue is looked at again.",
+            "low": 0.01,
+            "high": 60,
+        },
     )
     sweep_s: float = field(
         default=10.0,

@@ -14,7 +14,7 @@ from ai4s.jobq.worker.patience import OUTAGES, Patience
 from ai4s.jobq.worker.settings import WorkerSettings
 from ai4s.jobq.worker.slots import Slots
 
-FIRST_BACKOFF_S = 1.0  # between polls of an empty queue; doubles up to the setting
+FIRST_BACKOFF_S = 0.1  # between polls of an empty queue; doubles up to the setting, for what follows a task comes soon
 
 
 class Receiver:
