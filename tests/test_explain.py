@@ -418,6 +418,15 @@ async def test_a_task_that_waits_for_a_time_is_told_until_when(scene: Scene, wai
     assert texts(await scene.explain()) == [told]
 
 
+async def test_a_wait_that_is_over_is_told_no_more(scene: Scene) -> None:
+    await scene.submit({"a": []}, changes={"a": {"delay_s": 60}})
+    await scene.set_task(0, TaskState.RUNNING, waiting="delay", wait_until="2026-01-02T03:04:05.000Z")
+
+    found = await scene.explain("a")
+
+    assert (found.detail["waiting"], found.detail["wait_until"]) == (None, None)
+
+
 async def test_an_undo_job_that_waits_for_a_worker_is_told(scene: Scene) -> None:
     await scene.submit({"a": []}, changes={"a": {"undo": Job(kwargs={"cmd": "true"}, queue="undo")}})
     await scene.coordinator()

@@ -16,6 +16,7 @@ import pytest
 from ai4s.jobq.cli.bridge import run_program
 from ai4s.jobq.cli.main import PROGRAM, cli
 from tests.support.project import Project, project
+from tests.support.schemas import check_printed
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,10 @@ class Answer:
 
 
 class Program:
-    """Calls the program in a folder of its own, with a local store in it."""
+    """Calls the program in a folder of its own, with a local store in it.
+
+    What it prints with ``--json`` is held against the schema of the command, in every test.
+    """
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         self.folder = folder
@@ -50,6 +54,8 @@ class Program:
         self._capsys.readouterr()
         code = run_program(cli, args, name=PROGRAM)
         printed = self._capsys.readouterr()
+        if code == 0 or printed.out:  # an error may leave stdout empty
+            check_printed(args, printed.out)
         return Answer(code, printed.out, printed.err)
 
     def workflow(self, *args: str, stdin: str = "") -> Answer:

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Awaitable, Callable
-from pathlib import Path
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import TypeVar
 
-import jsonschema
+import pytest
 
+from ai4s.jobq import jobq
+from ai4s.jobq.adapters import factory
 from ai4s.jobq.adapters.local import open_local
 from ai4s.jobq.ports.queue import OutgoingMessage
+from ai4s.jobq.ports.services import Services
+from ai4s.jobq.settings import Target
 from ai4s.jobq.store.workflows import WorkflowStore
 from tests.cli.conftest import Program
+from tests.support.faults import Faults, FaultyServices
 
-SCHEMAS = Path(__file__).parents[2] / "schemas"
+KINDS = (
+    "table.exists", "table.get", "table.get_many", "table.query", "table.transact", "table.drop", "queue.exists",
+    "queue.count", "queue.peek", "queue.receive", "queue.send", "queue.drop", "blob.exists", "blob.delete_prefix",
+)  # fmt: skip
 
 T = TypeVar("T")
 
@@ -43,7 +50,16 @@ def set_aside(program: Program, queue: str, *bodies: str, reason: str = "the mes
     in_store(program, act)
 
 
-def check_schema(name: str, value: Any) -> None:
-    """Raise unless the value is what the published schema promises."""
-    schema = json.loads((SCHEMAS / f"{name}.schema.json").read_text())
-    jsonschema.Draft202012Validator(schema, format_checker=jsonschema.FormatChecker()).validate(value)
+def refuse_all(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """Let every command find services that answer everything with this error."""
+    faults = Faults()
+    for kind in KINDS:
+        faults.refuse(kind, error=error, times=10**9)
+
+    @asynccontextmanager
+    async def open_faulty(target: Target, *, create: bool = True, credential: object = None) -> AsyncIterator[Services]:
+        async with open_local(target.local_dir, create=create) as services:
+            yield FaultyServices(services, faults)
+
+    for module in (factory, jobq):
+        monkeypatch.setattr(module, "open_services", open_faulty)

@@ -46,6 +46,16 @@ def test_nothing_configured_is_shown_too(program: Program, monkeypatch: pytest.M
     assert "not configured" in answer.err
 
 
+def test_what_the_coordinator_cannot_be_told_is_refused(program: Program) -> None:
+    """YAML has values that JSON has not."""
+    (program.folder / "jobq.yaml").write_text("coordinator: {sweep_s: 2026-01-02, retention: }\n")
+
+    answer = program.workflow("config", "show", "--json")
+
+    assert (answer.code, answer.out) == (2, "")
+    assert "coordinator.sweep_s: datetime.date(2026, 1, 2) is neither a number nor text." in answer.err
+
+
 def test_a_command_without_a_target_exits_with_2_and_says_what_to_set(
     program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:

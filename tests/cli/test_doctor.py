@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.cli.conftest import FAILING, Program, flow, task
-from tests.cli.operations import check_schema, in_store
+from tests.cli.operations import in_store
 
 
 def test_the_text_has_the_promised_form(program: Program) -> None:
@@ -34,12 +34,11 @@ def test_warnings_alone_are_no_failure(program: Program) -> None:
     assert program.workflow("doctor").code == 0
 
 
-def test_the_json_is_as_its_schema_says(program: Program) -> None:
+def test_the_json_counts_its_checks(program: Program) -> None:
     program.submit(flow(task("a")))
 
     answer = program.workflow("doctor", "--json")
 
-    check_schema("doctor", answer.json)
     assert answer.code == 1
     statuses = [check["status"] for check in answer.json["checks"]]
     assert answer.json["summary"] == {word: statuses.count(word) for word in ("pass", "warn", "fail")}

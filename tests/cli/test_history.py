@@ -10,7 +10,6 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from tests.cli.conftest import Program, flow, task
-from tests.cli.operations import check_schema
 from tests.support.project import Project
 
 
@@ -42,10 +41,9 @@ def test_history_shows_a_line_per_attempt(program: Program, ended: str) -> None:
     assert lines[4].endswith("timed out after 1 s (killed by SIGTERM)")
 
 
-def test_history_json_is_what_its_schema_says(program: Program, ended: str) -> None:
+def test_history_json_tells_every_attempt(program: Program, ended: str) -> None:
     history = program.workflow("history", ended, "--json").json
 
-    check_schema("history", history)
     assert [(attempt["task"], attempt["attempt"], attempt["cause"]) for attempt in history["attempts"]] == [
         ("good", 1, None),
         ("bad", 1, "exit"),

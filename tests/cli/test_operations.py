@@ -6,21 +6,16 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
-from ai4s.jobq.adapters.local import open_local
 from ai4s.jobq.cli.terminal import cells
 from ai4s.jobq.errors import AccessDeniedError, StorageUnavailableError
-from ai4s.jobq.ports.services import Services
-from ai4s.jobq.settings import Target
 from tests.cli.conftest import Program, flow, task
-from tests.cli.operations import check_schema, set_aside
+from tests.cli.operations import refuse_all, set_aside
 from tests.cli.test_terminal import on_terminal
-from tests.support.faults import Faults, FaultyServices
 from tests.support.project import Project
 
 READERS = [
@@ -38,10 +33,6 @@ WRITERS = [
     ("purge", "--all", "--force", "--yes"),
     ("purge", "--drop-tables", "--force", "--yes"),
 ]
-KINDS = (
-    "table.exists", "table.get", "table.get_many", "table.query", "table.transact", "table.drop", "queue.exists",
-    "queue.count", "queue.peek", "queue.receive", "queue.send", "queue.drop", "blob.exists", "blob.delete_prefix",
-)  # fmt: skip
 
 
 def spelt(command: Sequence[str], workflow_id: str) -> list[str]:
@@ -63,10 +54,7 @@ def test_services_that_refuse_end_in_one_line_and_an_exit_code(
     program: Program, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], error: Exception
 ) -> None:
     workflow_id = program.submit(flow(task("t0")))
-    faults = Faults()
-    for kind in KINDS:
-        faults.refuse(kind, error=error, times=10**9)
-    answer_through(monkeypatch, faults)
+    refuse_all(monkeypatch, error)
 
     answer = program.workflow(*spelt(command, workflow_id), "--json")
 
@@ -77,17 +65,6 @@ def test_services_that_refuse_end_in_one_line_and_an_exit_code(
         assert answer.code == 6
         assert answer.out == ""
         assert answer.talk[-1] == f"Error: {error}" or answer.talk[-1].startswith(f"Error: {error} Logs and")
-
-
-def answer_through(monkeypatch: pytest.MonkeyPatch, faults: Faults) -> None:
-    """Let every command reach its store through these faults."""
-
-    @asynccontextmanager
-    async def open_faulty(target: Target, *, create: bool = True) -> AsyncIterator[Services]:
-        async with open_local(target.local_dir, create=create) as services:
-            yield FaultyServices(services, faults)
-
-    monkeypatch.setattr("ai4s.jobq.adapters.factory.open_services", open_faulty)
 
 
 @pytest.fixture
@@ -114,11 +91,12 @@ def test_a_run_of_2000_tasks_is_told_as_text_and_as_one_json_document(
         json.loads(as_json.out)
 
 
-def test_every_json_is_as_its_schema_says(program: Program, large: str) -> None:
-    for command in (*READERS, *WRITERS):
+def test_what_changes_a_large_run_tells_one_json_document(program: Program, large: str) -> None:
+    for command in WRITERS:
         answer = program.workflow(*spelt(command, large), "--json")
-        if command[:2] not in (("dead-letters", "requeue"), ("dead-letters", "drop")):
-            check_schema(command[0], answer.json)
+
+        assert answer.code == (1 if command == ("doctor", "--repair") else 0), command
+        json.loads(answer.out)
 
 
 # As processes of their own.

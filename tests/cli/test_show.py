@@ -235,6 +235,11 @@ def test_an_unknown_id_is_one_line_with_near_ids_and_exit_5(program: Program, ar
         ("summary",),
         ("cancel", "ID"),
         ("watch", "ID"),
+        ("watch", "ID", "--by-layer"),
+        ("history", "ID"),
+        ("explain", "ID"),
+        ("submit", "flow.json"),
+        ("run", "flow.json"),
         ("config", "show"),
         ("schema",),
     ],
@@ -247,15 +252,6 @@ def test_json_is_one_document_whatever_else_is_said(
     answer = program("workflow", *verbose, *words, *(() if args == ("schema",) else ("--json",)))
 
     json.loads(answer.out)
-
-
-@pytest.mark.parametrize("args", [("status", "nope"), ("tasks", "nope"), ("cancel", "nope"), ("submit", "nope.yaml")])
-def test_an_error_leaves_stdout_empty_with_json_too(program: Program, args: tuple[str, ...]) -> None:
-    """K01, K02."""
-    answer = program.workflow(*args, "--json")
-
-    assert answer.code != 0
-    assert answer.out == ""
 
 
 def test_values_of_env_are_shown_nowhere(program: Program) -> None:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from ai4s.jobq.store.workers import WorkerRecord, WorkerRegistry
 from ai4s.jobq.store.workflows import WorkflowStore
 from tests.cli.conftest import Program
-from tests.cli.operations import check_schema, in_store
+from tests.cli.operations import in_store
 
 
 def announce(program: Program, name: str, queue: str, *, silent: timedelta = timedelta(0)) -> None:
@@ -41,12 +41,11 @@ def test_workers_are_listed_live_ones_first(program: Program) -> None:
     assert lines[2][:4] == ["cpu", "silent", "5m", "ago"]
 
 
-def test_the_json_is_as_its_schema_says(program: Program) -> None:
+def test_the_json_tells_what_a_worker_has_in_hand(program: Program) -> None:
     announce(program, "b", "gpu")
 
     (worker,) = program.workflow("workers", "--json").json
 
-    check_schema("workers", [worker])
     assert worker["in_hand"] == [{"workflow_id": "w1", "row": "t000003"}]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from ai4s.jobq.engine.decide import decide
 from ai4s.jobq.engine.events import Cause, Event, Room, TaskFailed, TaskStarted, TaskSucceeded
@@ -15,13 +16,16 @@ from ai4s.jobq.store.workflows import WorkflowStore
 NOW = SystemClock().now
 
 
-async def play(store: WorkflowStore, workflow_id: str, events: Sequence[Event] = ()) -> None:
-    """Let these events happen, as a coordinator would; the index follows."""
+async def play(
+    store: WorkflowStore, workflow_id: str, events: Sequence[Event] = (), *, now: datetime | None = None
+) -> None:
+    """Let these events happen (at ``now``, None: at once), as a coordinator would; the index follows."""
+    now = now or NOW()
     loaded = await store.load(workflow_id)
     assert loaded is not None
     room = Room(queues=dict.fromkeys(loaded.run.graph.queue_names, 100), dispatches=98)
-    decision = decide(loaded.run, events, now=NOW(), room=room)
-    await commit(store.table, loaded, decision, now=NOW(), outbox=(), owner="test")
+    decision = decide(loaded.run, events, now=now, room=room)
+    await commit(store.table, loaded, decision, now=now, outbox=(), owner="test")
     if loaded.header.ended_at is not None:
         await store.index.retire(index_record(loaded.header))
     else:

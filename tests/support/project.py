@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tests.support.fork_server import ForkServer
+from tests.support.schemas import check_printed
 
 PATIENCE_S = 120.0
 """How long a test waits for a condition before it fails. Generous: it is only ever used up by a failure."""
@@ -87,8 +88,10 @@ class Project:
         return result.stdout
 
     def json(self, *args: str) -> Any:
-        """Run a workflow command with ``--json``; what it printed."""
-        return json.loads(self.workflow(*args, "--json"))
+        """Run a workflow command with ``--json``; what it printed, which is held against its schema."""
+        printed = self.workflow(*args, "--json")
+        check_printed(("workflow", *args, "--json"), printed)
+        return json.loads(printed)
 
     def start(self, *args: str, log: str, environment: Mapping[str, str] | None = None) -> Running:
         """Start a long-running command in its own session; its output goes to a file of the folder."""

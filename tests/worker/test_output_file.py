@@ -55,6 +55,7 @@ async def test_a_byte_order_mark_is_no_part_of_the_output(tmp_path: Path) -> Non
         (b"1 2", "no JSON"),
         (b"[NaN]", "NaN"),
         (b"[-Infinity]", "-Infinity"),
+        (b'{"a": [0.5, -1e999]}', "-1e999"),
         (b'"\\ud800"', "surrogate"),
         (b'"\xff"', "not UTF-8 (byte 1)"),
         (b"[" * 100_000 + b"]" * 100_000, "nested too deeply"),

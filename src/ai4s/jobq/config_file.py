@@ -70,10 +70,14 @@ def _read(path: Path) -> ConfigFile:
     for key, value in connection.items():
         if value is not None and not isinstance(value, str):
             raise SettingsError(f"{path}: connection.{key}: {value!r} is no text. Write it in quotes.")
+    coordinator = _mapping(record.get("coordinator"), where=f"{path}: coordinator")
+    for key, value in coordinator.items():
+        if value is not None and not isinstance(value, str | int | float):
+            raise SettingsError(f"{path}: coordinator.{key}: {value!r} is neither a number nor text.")
     return ConfigFile(
         path=path,
         connection={key: value for key, value in connection.items() if value},
-        coordinator=_mapping(record.get("coordinator"), where=f"{path}: coordinator"),
+        coordinator={key: value for key, value in coordinator.items() if value is not None},
     )
 
 

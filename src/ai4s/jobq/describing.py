@@ -51,7 +51,7 @@ def _task_status(run: WorkflowRun, number: int, records: Mapping[int, TaskRecord
     definition = run.graph.definition
     task, task_run = definition.tasks[number], run.tasks[number]
     parents = run.parent_states(number)
-    waiting = task_run.waiting if task_run.state is TaskState.PENDING and not task_run.eligible else None
+    waiting = task_run.awaits
     return TaskStatus(
         name=task.name,
         status=task_run.state,

@@ -7,10 +7,12 @@ so that no name can move a cursor. Colours are for terminals whose owner did not
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import sys
 import unicodedata
+from collections.abc import Mapping
 from typing import Any, TextIO
 
 PIECE = 32_768  # characters per write: an unbuffered pipe that closes during a write says so only at the next one
@@ -41,8 +43,12 @@ def say(text: str) -> None:
 
 
 def put_json(value: Any) -> None:
-    """Write the one JSON document of a command to stdout."""
-    text = json.dumps(value, indent=2, ensure_ascii=False)
+    """Write the one JSON document of a command to stdout. A number that JSON cannot say (NaN, infinity) is null."""
+    try:
+        text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        put_json(_finite(value))
+        return
     if fitted(text, sys.stdout) != text:
         text = json.dumps(value, indent=2, ensure_ascii=True)
     _write(text, sys.stdout)
@@ -101,6 +107,15 @@ def coloured(state: str, text: str, stream: TextIO) -> str:
     if colour is None or os.environ.get("NO_COLOR") or not is_terminal(stream):
         return text
     return f"\x1b[{colour}m{text}\x1b[0m"
+
+
+def _finite(value: Any) -> Any:
+    """The value with None for every number that is none of JSON."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, list) else value
 
 
 def _cells_of(char: str) -> int:

@@ -67,13 +67,10 @@ def watch(
         statuses = patiently(client, workflow_id, interval_s=interval, timeout_s=timeout_s, tasks_up_to=tasks_up_to)
         if by_layer and not as_json:
             return await show_each_by_layer(client, statuses)
-        last = await (last_of(statuses) if as_json else show_each(statuses))
-        return await client.status(workflow_id) if as_json else last
+        return await (print_last(client, statuses, by_layer=by_layer) if as_json else show_each(statuses))
 
     last = invocation.ask(follow)
-    if as_json:
-        put_json(last.to_json())
-    else:
+    if not as_json:
         put(f"Workflow {workflow_id} reached terminal state: {outcome(last)}.")
     raise click.exceptions.Exit(outcome_code(last))
 
@@ -100,12 +97,20 @@ async def patiently(
         await asyncio.sleep(interval_s)
 
 
-async def last_of(statuses: AsyncIterator[WorkflowStatus]) -> WorkflowStatus:
-    """The last status there is; nothing is shown."""
-    last = None
+async def print_last(
+    client: WorkflowClient, statuses: AsyncIterator[WorkflowStatus], *, by_layer: bool
+) -> WorkflowStatus:
+    """Print the last status as JSON, with its tasks or its layers, and nothing before; the last status."""
+    from ai4s.jobq.layers import read_layers
+
+    last: WorkflowStatus | None = None
     async for status in statuses:
         last = status
     assert last is not None  # following yields at least once
+    if by_layer:
+        put_json((await read_layers(client.store, last.workflow_id)).to_json())
+    else:
+        put_json((await client.status(last.workflow_id)).to_json())
     return last
 
 

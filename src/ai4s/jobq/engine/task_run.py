@@ -17,7 +17,7 @@ class TaskRun:
     only where the state is derived. ``life`` is the life its row was written in. ``attempt`` is 0 before the first dispatch
     and never goes back, not even by a retry; ``charged`` counts the attempts charged to the retries and ``losses`` those
     charged to the loss budget, in this life. ``execution`` is the start of the current attempt that was reported last.
-    ``waiting`` says what it waits for beside its parents, ``wait_until`` until when at most (None: for ever).
+    ``waiting`` says what it waited for last beside its parents, ``wait_until`` until when at most (None: for ever).
     """
 
     number: int
@@ -42,6 +42,11 @@ class TaskRun:
     completed_parents: int = 0
     skipped_parents: int = 0
     bad_parents: int = 0
+
+    @property
+    def awaits(self) -> Waiting | None:
+        """What it waits for now beside its parents."""
+        return self.waiting if self.state is TaskState.PENDING and not self.eligible else None
 
     def forget(self) -> None:
         """What a retry makes of a job that it does not keep: as new, but for the attempt number."""

@@ -153,7 +153,7 @@ def _stopping(evidence: Evidence) -> Iterator[Reason]:
 
 def _waits(evidence: Evidence) -> Iterator[Reason]:
     """Tasks that wait for a time or for somebody, not for others."""
-    waiting = [task for task in evidence.tasks(TaskState.PENDING) if task.waiting is not None]
+    waiting = [task for task in evidence.tasks(TaskState.PENDING) if task.awaits is not None]
     for task in waiting[:NAMED]:
         reason = awaited(evidence, task)
         if reason is not None:
@@ -166,7 +166,7 @@ def awaited(evidence: Evidence, task: TaskRun) -> Reason | None:
     """The time or the signal that a task waits for, or None."""
     name, until = evidence.name(task.number), task.wait_until
     when = "" if until is None else f"{until:%Y-%m-%d %H:%M:%S} UTC"
-    match task.waiting:
+    match task.awaits:
         case Waiting.SIGNAL:
             wait_for = evidence.run.graph.definition.tasks[task.number].wait_for
             signal = "?" if wait_for is None else wait_for.signal

@@ -1,12 +1,14 @@
 """Reads what a task wrote to ``$JOBQ_OUTPUT_FILE``. Only for tasks that succeeded: others have no output.
 
-Invariant: text that comes out of here is JSON that every reader takes: UTF-8 without lone surrogates, no NaN or Infinity.
+Invariant: text that comes out of here is JSON that every reader takes: UTF-8 without lone surrogates, no NaN or Infinity,
+no number so large that a reader would make it infinity.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import stat
 from typing import NoReturn
@@ -54,7 +56,7 @@ def _checked(data: bytes) -> str:
         text = data.decode("utf-8-sig").strip()
         if not text:
             raise OutputError("the output file is empty: write JSON to it, or do not create it")
-        value = json.loads(text, parse_constant=_refuse)
+        value = json.loads(text, parse_constant=_refuse, parse_float=_double)
         if "\\u" in text:  # the only way into a JSON text for half of a surrogate pair
             json.dumps(value, ensure_ascii=False).encode()
     except UnicodeDecodeError as exc:
@@ -68,6 +70,15 @@ def _checked(data: bytes) -> str:
     except ValueError as exc:  # a whole number of more than 4,300 digits
         raise OutputError("the output file has a number that is too long") from exc
     return text
+
+
+def _double(literal: str) -> float:
+    value = float(literal)
+    if math.isinf(value):
+        raise OutputError(
+            f"the output has {literal[:40]}, which is beyond what readers of JSON hold: write text in its place"
+        )
+    return value
 
 
 def _refuse(constant: str) -> NoReturn:
