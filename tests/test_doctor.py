@@ -26,10 +26,12 @@ from ai4s.jobq.ports.services import Services
 from ai4s.jobq.ports.table import Delete, Merge, Value
 from ai4s.jobq.settings import Source, Target
 from ai4s.jobq.signs import Patience
+from ai4s.jobq.store.columns import iso
 from ai4s.jobq.store.commit import write
+from ai4s.jobq.store.index_rows import index_record
 from ai4s.jobq.store.layout import ACTIVE, HEADER, task_row
 from ai4s.jobq.store.lease import CoordinatorLease
-from ai4s.jobq.store.records import Header, index_record, iso
+from ai4s.jobq.store.records import Header
 from ai4s.jobq.store.workers import WorkerRecord, WorkerRegistry
 from ai4s.jobq.store.workflows import WorkflowStore
 from tests.support.faults import Faults, FaultyServices

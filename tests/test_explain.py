@@ -25,10 +25,11 @@ from ai4s.jobq.ports.services import Services
 from ai4s.jobq.ports.table import Merge, Value
 from ai4s.jobq.settings import Target
 from ai4s.jobq.signs import AT_ONCE
+from ai4s.jobq.store.columns import iso
 from ai4s.jobq.store.commit import write
 from ai4s.jobq.store.layout import task_row
 from ai4s.jobq.store.lease import CoordinatorLease
-from ai4s.jobq.store.records import Header, OutboxEntry, iso
+from ai4s.jobq.store.records import Header, OutboxEntry
 from ai4s.jobq.store.workers import WorkerRecord, WorkerRegistry
 from ai4s.jobq.store.workflows import WorkflowStore
 from tests.support.faults import Faults, FaultyServices

@@ -32,8 +32,9 @@ from ai4s.jobq.purge.erase import Victim, erase_workflow
 from ai4s.jobq.purge.plan import Plan, Selection, make_plan
 from ai4s.jobq.purge.purge import drain_queues, drop_everything, purge_workflows, queues_to_drain
 from ai4s.jobq.store.commit import write
+from ai4s.jobq.store.index_rows import index_record
 from ai4s.jobq.store.layout import HEADER, chunk_row, private_queue, task_row
-from ai4s.jobq.store.records import PURGING, Header, index_record
+from ai4s.jobq.store.records import PURGING, Header
 from ai4s.jobq.store.workflows import WorkflowStore
 from tests.coordinator.stage import QUICK, Stage
 from tests.support.faults import Faults, FaultyServices, ProcessKilled

@@ -10,8 +10,9 @@ from ai4s.jobq.coordinator.settings import CoordinatorSettings
 from ai4s.jobq.engine.states import TaskState, WorkflowState
 from ai4s.jobq.ports.table import Merge
 from ai4s.jobq.store.index import WorkflowIndex
+from ai4s.jobq.store.index_rows import index_record
 from ai4s.jobq.store.layout import ended_row
-from ai4s.jobq.store.records import Header, index_record
+from ai4s.jobq.store.records import Header
 from ai4s.jobq.store.wire import Cause, Outcome, Report, TaskMessage
 from ai4s.jobq.store.workflows import WorkflowStore
 from tests.coordinator.stage import QUICK, SHORT_LEASE, JumpingClock, Stage, attempts, counted

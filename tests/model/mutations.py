@@ -32,8 +32,9 @@ from ai4s.jobq.errors import StaleWriteError
 from ai4s.jobq.ports.queue import OutgoingMessage
 from ai4s.jobq.ports.table import Delete, ETag, Merge, Replace, Table
 from ai4s.jobq.store.index import WorkflowIndex
+from ai4s.jobq.store.index_rows import IndexRecord
 from ai4s.jobq.store.layout import ACTIVE, HEADER
-from ai4s.jobq.store.records import Header, IndexRecord, OutboxEntry
+from ai4s.jobq.store.records import Header, OutboxEntry
 from ai4s.jobq.store.wire import Report, encode_task
 from ai4s.jobq.store.workflows import StoredHeader
 from ai4s.jobq.worker import precheck

@@ -31,8 +31,9 @@ from typing import Any
 from ai4s.jobq.definition.model import WorkflowDefinition
 from ai4s.jobq.ports.queue import Message, OutgoingMessage
 from ai4s.jobq.ports.table import Delete, Entity, Operation, Replace
+from ai4s.jobq.store.index_rows import read_index
 from ai4s.jobq.store.layout import ENDED, HEADER, Names, ended_row, task_number, task_row
-from ai4s.jobq.store.records import Header, read_header, read_index, read_output
+from ai4s.jobq.store.records import Header, read_header, read_output
 from ai4s.jobq.store.wire import (
     BlobRef,
     CompletionMessage,

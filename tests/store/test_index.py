@@ -12,8 +12,8 @@ from ai4s.jobq.ids import new_nonce
 from ai4s.jobq.ports.table import Merge
 from ai4s.jobq.store.commit import write
 from ai4s.jobq.store.index import WorkflowIndex
+from ai4s.jobq.store.index_rows import IndexRecord, index_record
 from ai4s.jobq.store.layout import ACTIVE, ENDED, ended_row
-from ai4s.jobq.store.records import IndexRecord, index_record
 from ai4s.jobq.store.workflows import WorkflowStore
 from tests.support.faults import Call, Faults
 

@@ -19,23 +19,21 @@ from ai4s.jobq.engine.task_run import TaskRun
 from ai4s.jobq.errors import CorruptRecordError, NewerVersionError
 from ai4s.jobq.ports.limits import check_entity, entity_bytes
 from ai4s.jobq.ports.table import Entity, ETag, Value
+from ai4s.jobq.store.columns import shortened
 from ai4s.jobq.store.commit import MAX_OUTBOX
+from ai4s.jobq.store.index_rows import IndexRecord, index_record, read_index
 from ai4s.jobq.store.layout import task_row
 from ai4s.jobq.store.records import (
     KEPT_ATTEMPTS,
     MAX_ERROR_BYTES,
     Header,
-    IndexRecord,
     OutboxEntry,
     attempt_values,
     error_values,
-    index_record,
     output_values,
     read_header,
-    read_index,
     read_task,
     read_task_run,
-    shortened,
     task_values,
 )
 from ai4s.jobq.store.wire import BlobRef

@@ -9,7 +9,7 @@ from ai4s.jobq.engine.decide import decide
 from ai4s.jobq.engine.events import Cause, Event, Room, TaskFailed, TaskStarted, TaskSucceeded
 from ai4s.jobq.ports.clock import SystemClock
 from ai4s.jobq.store.commit import commit
-from ai4s.jobq.store.records import index_record
+from ai4s.jobq.store.index_rows import index_record
 from ai4s.jobq.store.wire import BlobRef
 from ai4s.jobq.store.workflows import WorkflowStore
 

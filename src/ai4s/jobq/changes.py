@@ -14,8 +14,9 @@ from typing import TypeVar
 from ai4s.jobq.errors import AccessDeniedError, OperationalError, StaleWriteError, StorageUnavailableError
 from ai4s.jobq.ids import new_nonce
 from ai4s.jobq.ports.queue import OutgoingMessage
+from ai4s.jobq.store.index_rows import index_record
 from ai4s.jobq.store.layout import private_completion_queue
-from ai4s.jobq.store.records import Header, index_record
+from ai4s.jobq.store.records import Header
 from ai4s.jobq.store.wire import CompletionMessage, encode_completion
 from ai4s.jobq.store.workflows import WorkflowStore
 

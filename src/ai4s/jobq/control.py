@@ -14,8 +14,9 @@ from ai4s.jobq.ids import new_nonce
 from ai4s.jobq.ports.clock import Clock
 from ai4s.jobq.reading import header_of_existing, load_existing
 from ai4s.jobq.store.commit import header_of, write
+from ai4s.jobq.store.index_rows import index_record
 from ai4s.jobq.store.layout import ended_row
-from ai4s.jobq.store.records import Header, index_record
+from ai4s.jobq.store.records import Header
 from ai4s.jobq.store.workflows import LoadedRun, StoredHeader, WorkflowStore
 
 _AT_WORK = frozenset({WorkflowState.PENDING, WorkflowState.RUNNING, WorkflowState.PAUSED})

@@ -19,7 +19,7 @@ from ai4s.jobq.ports.dead_letters import dead_letter_queue_name, read_dead_lette
 from ai4s.jobq.ports.limits import MAX_RECEIVE
 from ai4s.jobq.ports.queue import Message, OutgoingMessage
 from ai4s.jobq.ports.services import Services
-from ai4s.jobq.store.records import iso
+from ai4s.jobq.store.columns import iso
 
 HOLD_S = 120.0  # to go through all letters of a queue
 _CUT = re.compile(r" \[cut from \d+ characters\]\Z")

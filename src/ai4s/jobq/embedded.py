@@ -29,8 +29,9 @@ from ai4s.jobq.reading import header_of_existing
 from ai4s.jobq.shared_slots import SharedSlots
 from ai4s.jobq.status import WorkflowStatus
 from ai4s.jobq.store.commit import write
+from ai4s.jobq.store.index_rows import index_record
 from ai4s.jobq.store.layout import private_completion_queue, private_queue
-from ai4s.jobq.store.records import Header, index_record
+from ai4s.jobq.store.records import Header
 from ai4s.jobq.store.workflows import WorkflowStore
 from ai4s.jobq.worker.loop import Worker
 from ai4s.jobq.worker.settings import WorkerSettings

@@ -13,8 +13,9 @@ from typing import Any
 from ai4s.jobq.engine.graph import Graph
 from ai4s.jobq.engine.states import TaskState, WorkflowState
 from ai4s.jobq.reading import header_of_existing
+from ai4s.jobq.store.columns import iso
 from ai4s.jobq.store.layout import task_row
-from ai4s.jobq.store.records import KEPT_ATTEMPTS, TASK_STATE_COLUMNS, Header, TaskRecord, iso, read_task
+from ai4s.jobq.store.records import KEPT_ATTEMPTS, TASK_STATE_COLUMNS, Header, TaskRecord, read_task
 from ai4s.jobq.store.workflows import WorkflowStore
 from ai4s.jobq.task_lookup import task_number_named
 

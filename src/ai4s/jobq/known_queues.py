@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator, Iterable
 
 from ai4s.jobq.errors import CorruptRecordError
 from ai4s.jobq.reading import index_rows
+from ai4s.jobq.store.index_rows import IndexRecord
 from ai4s.jobq.store.layout import task_queue
-from ai4s.jobq.store.records import Header, IndexRecord
+from ai4s.jobq.store.records import Header
 from ai4s.jobq.store.workers import WorkerRegistry
 from ai4s.jobq.store.workflows import WorkflowStore
 

@@ -8,8 +8,9 @@ from ai4s.jobq.describing import detailed_status
 from ai4s.jobq.errors import WorkflowNotFoundError
 from ai4s.jobq.ids import near_names
 from ai4s.jobq.status import WorkflowStatus
+from ai4s.jobq.store.index_rows import IndexRecord
 from ai4s.jobq.store.layout import task_row
-from ai4s.jobq.store.records import TASK_STATE_COLUMNS, IndexRecord, TaskRecord, read_task
+from ai4s.jobq.store.records import TASK_STATE_COLUMNS, TaskRecord, read_task
 from ai4s.jobq.store.workflows import LoadedRun, StoredHeader, WorkflowStore, workflow_run
 
 ERROR_COLUMNS = (*TASK_STATE_COLUMNS, "error")

@@ -14,7 +14,9 @@ from datetime import datetime
 from typing import Any
 
 from ai4s.jobq.engine.states import Stop, TaskState, Waiting, WorkflowState
-from ai4s.jobq.store.records import Header, IndexRecord, iso
+from ai4s.jobq.store.columns import iso
+from ai4s.jobq.store.index_rows import IndexRecord
+from ai4s.jobq.store.records import Header
 from ai4s.jobq.store.wire import BlobRef
 
 

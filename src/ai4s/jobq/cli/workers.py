@@ -46,7 +46,7 @@ def workers(invocation: Invocation, queue: str | None, as_json: bool) -> None:
 
 def worker_json(sign: WorkerSign) -> dict[str, Any]:
     """A worker as a JSON object; times are ISO 8601 in UTC, by the worker's own clock."""
-    from ai4s.jobq.store.records import iso
+    from ai4s.jobq.store.columns import iso
 
     record = sign.record
     return {

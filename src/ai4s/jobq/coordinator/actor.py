@@ -25,8 +25,8 @@ from ai4s.jobq.errors import (
 from ai4s.jobq.ports.clock import Clock
 from ai4s.jobq.ports.queue import Queue
 from ai4s.jobq.store.index import WorkflowIndex
+from ai4s.jobq.store.index_rows import index_record
 from ai4s.jobq.store.layout import ended_row
-from ai4s.jobq.store.records import index_record
 
 LOG = logging.getLogger(__name__)
 

@@ -27,7 +27,7 @@ from ai4s.jobq.engine.events import Event, TaskFailed
 from ai4s.jobq.engine.run import WorkflowRun
 from ai4s.jobq.errors import CorruptRecordError, OperationalError
 from ai4s.jobq.ports.clock import Clock
-from ai4s.jobq.store.records import IndexRecord
+from ai4s.jobq.store.index_rows import IndexRecord
 from ai4s.jobq.store.workers import WorkerRegistry
 from ai4s.jobq.store.workflows import WorkflowStore
 

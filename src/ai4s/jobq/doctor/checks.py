@@ -21,8 +21,8 @@ from ai4s.jobq.known_queues import known_queues
 from ai4s.jobq.phrases import ago, count, named
 from ai4s.jobq.ports.dead_letters import dead_letter_queue_name
 from ai4s.jobq.signs import CoordinatorSign, WorkerSign, claims, live_queues
+from ai4s.jobq.store.index_rows import IndexRecord
 from ai4s.jobq.store.layout import job_row
-from ai4s.jobq.store.records import IndexRecord
 from ai4s.jobq.store.workers import LIVE_S
 
 LEFT_BEHIND = 20  # tasks of a worker that is gone that are looked at, a request each

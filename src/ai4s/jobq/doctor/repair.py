@@ -14,8 +14,9 @@ from datetime import timedelta
 from ai4s.jobq.errors import CorruptRecordError, NewerVersionError, StaleWriteError
 from ai4s.jobq.ports.clock import Clock
 from ai4s.jobq.ports.table import Delete, Entity
+from ai4s.jobq.store.index_rows import IndexRecord, index_record, read_index
 from ai4s.jobq.store.layout import ACTIVE, ENDED, HEADER, ended_row
-from ai4s.jobq.store.records import Header, IndexRecord, index_record, is_being_purged, read_header, read_index
+from ai4s.jobq.store.records import Header, is_being_purged, read_header
 from ai4s.jobq.store.workflows import WorkflowStore
 
 SUBMIT_S = 600  # an index row younger than this may be of a submit whose header is still to come

@@ -14,8 +14,9 @@ from ai4s.jobq.owner import life_of
 from ai4s.jobq.ports.clock import Clock
 from ai4s.jobq.settings import Target
 from ai4s.jobq.signs import CoordinatorSign, Patience, WorkerSign, coordinator_sign, worker_signs
+from ai4s.jobq.store.index_rows import IndexRecord
 from ai4s.jobq.store.layout import ENDED
-from ai4s.jobq.store.records import Header, IndexRecord
+from ai4s.jobq.store.records import Header
 from ai4s.jobq.store.workers import WorkerRegistry
 from ai4s.jobq.store.workflows import WorkflowStore
 

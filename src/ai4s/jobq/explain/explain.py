@@ -14,7 +14,7 @@ from ai4s.jobq.phrases import count
 from ai4s.jobq.ports.clock import Clock, SystemClock
 from ai4s.jobq.settings import Target
 from ai4s.jobq.signs import Patience
-from ai4s.jobq.store.records import iso
+from ai4s.jobq.store.columns import iso
 from ai4s.jobq.store.workflows import WorkflowStore
 
 

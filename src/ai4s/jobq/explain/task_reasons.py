@@ -24,7 +24,7 @@ from ai4s.jobq.explain.reasons import (
     waits_for_parents,
 )
 from ai4s.jobq.phrases import count, named
-from ai4s.jobq.store.records import iso
+from ai4s.jobq.store.columns import iso
 
 SHOWN_PARENTS = 100  # states of parents in the JSON; a task may have 10,000
 

@@ -10,7 +10,7 @@ from typing import Any
 from ai4s.jobq.errors import CorruptRecordError
 from ai4s.jobq.ports.dead_letters import read_dead_letter
 from ai4s.jobq.ports.queue import Message
-from ai4s.jobq.store.records import iso
+from ai4s.jobq.store.columns import iso
 from ai4s.jobq.store.wire import PlainJob, decode_queue_message
 
 HIDDEN = "***"

@@ -24,8 +24,9 @@ from ai4s.jobq.errors import (
 )
 from ai4s.jobq.ports.dead_letters import dead_letter_queue_name
 from ai4s.jobq.ports.table import Delete, Entity, Operation, Replace, Value
+from ai4s.jobq.store.columns import check_version, iso
 from ai4s.jobq.store.layout import HEADER, chunk_rows, private_completion_queue, private_queue
-from ai4s.jobq.store.records import PURGING, check_version, is_being_purged, iso
+from ai4s.jobq.store.records import PURGING, is_being_purged
 from ai4s.jobq.store.workflows import MAX_ROWS, WorkflowStore
 
 MAX_CONFLICTS = 20  # in a row; somebody else writing this often is a fault, not a race

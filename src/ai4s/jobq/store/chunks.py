@@ -15,8 +15,8 @@ from typing import Any
 from ai4s.jobq.definition.model import Task, WorkflowDefinition, canonical_json
 from ai4s.jobq.errors import CorruptRecordError, NewerVersionError, UsageError
 from ai4s.jobq.ports.table import Entity, Insert
+from ai4s.jobq.store.columns import DAMAGE
 from ai4s.jobq.store.layout import chunk_row
-from ai4s.jobq.store.records import DAMAGE
 
 VERSION = 2
 CHUNK_BYTES = 256 * 1024  # of JSON before compression; a single task may be as large, its parents come on top

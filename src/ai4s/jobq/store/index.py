@@ -16,8 +16,10 @@ from datetime import datetime
 from ai4s.jobq.errors import CorruptRecordError, EntityExistsError, NewerVersionError, StaleWriteError
 from ai4s.jobq.ids import new_nonce
 from ai4s.jobq.ports.table import Delete, Entity, ETag, Insert, Merge, Replace, Table
+from ai4s.jobq.store.columns import shortened
+from ai4s.jobq.store.index_rows import IndexRecord, read_index
 from ai4s.jobq.store.layout import ACTIVE, ENDED, ended_row, ended_rows_until
-from ai4s.jobq.store.records import MAX_ERROR_BYTES, IndexRecord, read_index, shortened
+from ai4s.jobq.store.records import MAX_ERROR_BYTES
 
 LOG = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from datetime import datetime
 from ai4s.jobq.errors import StaleWriteError
 from ai4s.jobq.ports.clock import Clock
 from ai4s.jobq.ports.table import Delete, ETag, Insert, Operation, Replace, Table
+from ai4s.jobq.store.columns import iso
 from ai4s.jobq.store.layout import LEASE
-from ai4s.jobq.store.records import iso
 
 ROW = "coordinator"
 TTL_S = 30.0

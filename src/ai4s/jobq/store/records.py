@@ -1,4 +1,4 @@
-"""Rows to and from values: the header of a workflow, its task rows, its index rows.
+"""Rows to and from values: the header of a workflow, its task rows, its signals.
 
 A row carries ``v``; this release reads its own version and refuses a newer one (``NewerVersionError``). What is filtered or
 looked at by people is a property of its own; the rest of a row is one compact JSON property, because every property costs
@@ -13,24 +13,31 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from ai4s.jobq.engine.events import AttemptRecord, Cause
 from ai4s.jobq.engine.states import Stop, TaskState, Waiting, WorkflowState
 from ai4s.jobq.engine.task_run import TaskRun
-from ai4s.jobq.errors import CorruptRecordError, NewerVersionError
-from ai4s.jobq.ports.table import Entity, ETag, Value
+from ai4s.jobq.ports.table import Entity, Value
+from ai4s.jobq.store.columns import (
+    DAMAGE,
+    VERSION,
+    checked_values,
+    damaged,
+    iso,
+    optional_time,
+    shortened,
+    time_of,
+    whole_number,
+    without_none,
+)
 from ai4s.jobq.store.layout import job_number, task_number
 from ai4s.jobq.store.wire import BlobRef, pack, unpack
 
-VERSION = 1
 MAX_ERROR_BYTES = 4096
 MAX_ATTEMPT_RECORD_BYTES = 1024
 KEPT_ATTEMPTS = 20
-
-DAMAGE = (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
-"""What reading a damaged record raises before it is translated into ``CorruptRecordError``."""
 
 TASK_STATE_COLUMNS = ("v", "state", "life", "attempt", "facts")
 """The properties of a task row that decisions need; outputs, errors and history stay in the table."""
@@ -120,7 +127,7 @@ class Header:
             "recheck": self.recheck,
             "digest": self.digest,
             "private": self.private,
-            "facts": pack(_without_none(facts)),
+            "facts": pack(without_none(facts)),
         }
 
 
@@ -135,25 +142,25 @@ def is_being_purged(header: Entity) -> bool:
 
 def read_header(entity: Entity) -> Header:
     """The header of a row. Raises ``CorruptRecordError``, ``NewerVersionError``."""
-    values = _checked(entity)
+    values = checked_values(entity)
     try:
         facts = unpack(str(values["facts"]))
         return Header(
             workflow_id=entity.partition,
             name=str(values["name"]),
             run=str(values["run"]),
-            life=_int(values["life"]),
-            rev=_int(values["rev"]),
+            life=whole_number(values["life"]),
+            rev=whole_number(values["rev"]),
             commit=str(values["commit_id"]),
             state=WorkflowState(str(values["state"])),
             stop=Stop(str(values["stop"])),
-            created_at=_time(facts["created_at"]),
-            updated_at=_time(str(values["updated_at"])),
-            stopped_at=_optional_time(facts.get("stopped_at")),
-            ended_at=_optional_time(values["ended_at"]),
-            next_wake=_optional_time(facts.get("next_wake")),
-            task_count=_int(values["task_count"]),
-            chunks=_int(facts["chunks"]),
+            created_at=time_of(facts["created_at"]),
+            updated_at=time_of(str(values["updated_at"])),
+            stopped_at=optional_time(facts.get("stopped_at")),
+            ended_at=optional_time(values["ended_at"]),
+            next_wake=optional_time(facts.get("next_wake")),
+            task_count=whole_number(values["task_count"]),
+            chunks=whole_number(facts["chunks"]),
             counts={TaskState(state): int(count) for state, count in facts["counts"].items()},
             queues={queue: (int(counts[0]), int(counts[1])) for queue, counts in facts["queues"].items()},
             recheck=bool(values["recheck"]),
@@ -162,7 +169,7 @@ def read_header(entity: Entity) -> Header:
             stale_ended_row=facts.get("stale_ended_row", ""),
             paused=facts.get("paused", False),
             abandoned=facts.get("abandoned", False),
-            deadline=_optional_time(facts.get("deadline")),
+            deadline=optional_time(facts.get("deadline")),
             failure=facts.get("failure", ""),
             handled=facts.get("handled", 0),
             labels=facts.get("labels", {}),
@@ -170,7 +177,7 @@ def read_header(entity: Entity) -> Header:
             outbox=tuple(OutboxEntry(str(row), int(attempt), str(owner)) for row, attempt, owner in facts["outbox"]),
         )
     except DAMAGE as exc:
-        raise _damaged(entity, exc) from exc
+        raise damaged(entity, exc) from exc
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,7 +234,7 @@ def task_values(task: TaskRun, *, name: str, queue: str, life: int, rev: int) ->
         "life": life,
         "rev": rev,
         "attempt": task.attempt,
-        "facts": json.dumps(_without_none(facts), separators=(",", ":")),
+        "facts": json.dumps(without_none(facts), separators=(",", ":")),
     }
 
 
@@ -262,7 +269,7 @@ def attempt_values(record: AttemptRecord) -> dict[str, Value]:
         "error": shortened(record.error, MAX_ATTEMPT_RECORD_BYTES // 4) or None,
     }
     slot = f"a{record.attempt % KEPT_ATTEMPTS:02d}"
-    return {slot: json.dumps(_without_none(facts), separators=(",", ":"))}
+    return {slot: json.dumps(without_none(facts), separators=(",", ":"))}
 
 
 def read_task_run(entity: Entity, *, life: int, tasks: int | None = None) -> TaskRun:
@@ -270,33 +277,33 @@ def read_task_run(entity: Entity, *, life: int, tasks: int | None = None) -> Tas
 
     Raises ``CorruptRecordError``, ``NewerVersionError``.
     """
-    values = _checked(entity)
+    values = checked_values(entity)
     try:
         facts = json.loads(str(values["facts"]))
         task = TaskRun(
             number=task_number(entity.row) if tasks is None else job_number(entity.row, tasks),
-            life=_int(values["life"]),
+            life=whole_number(values["life"]),
             stored=TaskState(str(values["state"])),
-            attempt=_int(values["attempt"]),
+            attempt=whole_number(values["attempt"]),
             charged=facts.get("charged", 0),
             losses=facts.get("losses", 0),
             execution=facts.get("execution", ""),
             worker=facts.get("worker", ""),
-            ready_at=_optional_time(facts.get("ready_at")),
-            started_at=_optional_time(facts.get("started_at")),
-            ended_at=_optional_time(facts.get("ended_at")),
+            ready_at=optional_time(facts.get("ready_at")),
+            started_at=optional_time(facts.get("started_at")),
+            ended_at=optional_time(facts.get("ended_at")),
             exit_code=facts.get("exit_code"),
             cause=Cause(facts["cause"]) if "cause" in facts else None,
             condition=facts.get("condition"),
             has_output=facts.get("output", False),
             waiting=Waiting(facts["waiting"]) if "waiting" in facts else None,
-            wait_until=_optional_time(facts.get("wait_until")),
+            wait_until=optional_time(facts.get("wait_until")),
         )
         if task.life < life and task.stored is not TaskState.COMPLETED:
             task.forget()
         return task
     except DAMAGE as exc:
-        raise _damaged(entity, exc) from exc
+        raise damaged(entity, exc) from exc
 
 
 def read_task(entity: Entity, *, life: int, tasks: int | None = None) -> TaskRecord:
@@ -305,7 +312,7 @@ def read_task(entity: Entity, *, life: int, tasks: int | None = None) -> TaskRec
     run = read_task_run(entity, life=life, tasks=tasks)
     return TaskRecord(
         run=run,
-        life=_int(values["life"]),
+        life=whole_number(values["life"]),
         error=str(values.get("error", "")) if run.cause is not None else "",
         output=read_output(entity) if run.has_output else None,
         history=_history(entity),
@@ -319,7 +326,7 @@ def _history(entity: Entity) -> tuple[Mapping[str, Any], ...]:
         history = [json.loads(str(text)) for text in slots]
         return tuple(sorted(history, key=lambda attempt: int(attempt["attempt"])))
     except DAMAGE as exc:
-        raise _damaged(entity, exc) from exc
+        raise damaged(entity, exc) from exc
 
 
 def read_output(entity: Entity) -> str | BlobRef | None:
@@ -331,7 +338,7 @@ def read_output(entity: Entity) -> str | BlobRef | None:
         text = entity.values.get("output", b"")
         return text.decode() if isinstance(text, bytes) and text else None
     except DAMAGE as exc:
-        raise _damaged(entity, exc) from exc
+        raise damaged(entity, exc) from exc
 
 
 def signal_values(run: str, data: str | None, sent_at: datetime) -> dict[str, Value]:
@@ -342,178 +349,7 @@ def signal_values(run: str, data: str | None, sent_at: datetime) -> dict[str, Va
 def read_signal(entity: Entity) -> str | None:
     """The data of a signal as JSON text, or None when it has none. Raises ``CorruptRecordError``."""
     try:
-        data = _checked(entity)["data"]
+        data = checked_values(entity)["data"]
         return data.decode() if isinstance(data, bytes) and data else None
     except DAMAGE as exc:
-        raise _damaged(entity, exc) from exc
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IndexRecord:
-    """What ``list`` and the sweep know of a workflow without loading it. Hints: the header is the truth.
-
-    ``poke`` changes whenever a client wants the coordinator to look.
-    """
-
-    workflow_id: str
-    name: str
-    run: str
-    rev: int
-    life: int
-    state: WorkflowState
-    created_at: datetime
-    updated_at: datetime
-    ended_at: datetime | None = None
-    next_wake: datetime | None = None
-    task_count: int
-    counts: Mapping[TaskState, int] = field(default_factory=dict)
-    private: str = ""
-    poke: str = ""
-    parked: str = ""
-    handled: int = 0
-    labels: Mapping[str, str] = field(default_factory=dict)
-    priority: int = 0
-    etag: ETag | None = None
-
-    def values(self) -> dict[str, Value]:
-        """The properties of the index row."""
-        return {
-            "v": VERSION,
-            "workflow_id": self.workflow_id,
-            "name": self.name,
-            "run": self.run,
-            "rev": self.rev,
-            "life": self.life,
-            "state": str(self.state),
-            "created_at": iso(self.created_at) or "",
-            "updated_at": iso(self.updated_at) or "",
-            "ended_at": iso(self.ended_at) or "",
-            "next_wake": iso(self.next_wake) or "",
-            "task_count": self.task_count,
-            "counts": json.dumps({str(state): count for state, count in self.counts.items() if count}),
-            "private": self.private,
-            "poke": self.poke,
-            "parked": self.parked,
-            "handled": self.handled,
-            "labels": json.dumps(dict(self.labels)),
-            "priority": self.priority,
-        }
-
-
-def index_record(header: Header, *, poke: str = "", parked: str = "") -> IndexRecord:
-    """The index row that goes with a header."""
-    return IndexRecord(
-        workflow_id=header.workflow_id,
-        name=header.name,
-        run=header.run,
-        rev=header.rev,
-        life=header.life,
-        state=header.state,
-        created_at=header.created_at,
-        updated_at=header.updated_at,
-        ended_at=header.ended_at,
-        next_wake=header.next_wake,
-        task_count=header.task_count,
-        counts=header.counts,
-        private=header.private,
-        poke=poke,
-        parked=parked,
-        handled=header.handled,
-        labels=header.labels,
-        priority=header.priority,
-    )
-
-
-def read_index(entity: Entity) -> IndexRecord:
-    """An index row. Raises ``CorruptRecordError``, ``NewerVersionError``."""
-    values = _checked(entity)
-    try:
-        return IndexRecord(
-            workflow_id=str(values["workflow_id"]),
-            name=str(values["name"]),
-            run=str(values["run"]),
-            rev=_int(values["rev"]),
-            life=_int(values["life"]),
-            state=WorkflowState(str(values["state"])),
-            created_at=_time(str(values["created_at"])),
-            updated_at=_time(str(values["updated_at"])),
-            ended_at=_optional_time(values["ended_at"]),
-            next_wake=_optional_time(values["next_wake"]),
-            task_count=_int(values["task_count"]),
-            counts={TaskState(state): int(count) for state, count in json.loads(str(values["counts"])).items()},
-            private=str(values["private"]),
-            poke=str(values["poke"]),
-            parked=str(values["parked"]),
-            handled=_int(values.get("handled", 0)),
-            labels=json.loads(str(values.get("labels", "{}"))),
-            priority=_int(values.get("priority", 0)),
-            etag=entity.etag,
-        )
-    except DAMAGE as exc:
-        raise _damaged(entity, exc) from exc
-
-
-def iso(time: datetime | None) -> str | None:
-    """ISO 8601 in UTC with milliseconds and ``Z``, or None."""
-    if time is None:
-        return None
-    return time.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def shortened(text: str, most_bytes: int) -> str:
-    """The text, its middle replaced by a mark where its UTF-8 form is longer than ``most_bytes``."""
-    data = text.encode("utf-8", "replace")
-    if len(data) <= most_bytes:
-        return data.decode()
-    mark = f"\n… {len(data) - most_bytes} bytes left out …\n"
-    half = (most_bytes - len(mark.encode())) // 2
-    return data[:half].decode("utf-8", "ignore") + mark + data[-half:].decode("utf-8", "ignore")
-
-
-def check_version(entity: Entity) -> None:
-    """Raise ``NewerVersionError`` for a row that a later release wrote, which is then left alone. Damaged ones pass."""
-    try:
-        _checked(entity)
-    except NewerVersionError:
-        raise
-    except CorruptRecordError:
-        return
-
-
-def _checked(entity: Entity) -> Mapping[str, Value]:
-    version = entity.values.get("v")
-    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise CorruptRecordError(f"row {entity.row!r} of {entity.partition!r} has no readable version")
-    if version > VERSION:
-        raise NewerVersionError(
-            f"row {entity.row!r} of {entity.partition!r} has version {version}, this release reads up to {VERSION}: upgrade it"
-        )
-    return entity.values
-
-
-def _damaged(entity: Entity, exc: Exception) -> CorruptRecordError:
-    return CorruptRecordError(
-        f"row {entity.row!r} of {entity.partition!r} is damaged ({type(exc).__name__}: {exc}); "
-        "it was edited by hand, or is cut"
-    )
-
-
-def _without_none(facts: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in facts.items() if value is not None}
-
-
-def _int(value: Value) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"{value!r} is no whole number")
-    return value
-
-
-def _time(text: str) -> datetime:
-    time = datetime.fromisoformat(text)
-    if time.tzinfo is None:
-        raise ValueError(f"{text!r} has no time zone")
-    return time
-
-
-def _optional_time(text: Value | None) -> datetime | None:
-    return _time(str(text)) if text else None
+        raise damaged(entity, exc) from exc

@@ -15,8 +15,8 @@ from datetime import datetime
 from ai4s.jobq.errors import CorruptRecordError, StaleWriteError
 from ai4s.jobq.ports.services import Services
 from ai4s.jobq.ports.table import Delete, Entity, ETag, Merge
+from ai4s.jobq.store.columns import iso
 from ai4s.jobq.store.layout import WORKERS, Names
-from ai4s.jobq.store.records import iso
 
 HEARTBEAT_S = 20.0
 LIVE_S = 60.0

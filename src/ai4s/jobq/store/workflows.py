@@ -37,6 +37,7 @@ from ai4s.jobq.ports.services import Services
 from ai4s.jobq.ports.table import Entity, ETag, Insert, Merge, Operation, Table
 from ai4s.jobq.store.chunks import definition_chunks, read_definition
 from ai4s.jobq.store.index import WorkflowIndex
+from ai4s.jobq.store.index_rows import index_record
 from ai4s.jobq.store.layout import (
     BEFORE_JOB_ROWS_END,
     BEFORE_TASK_ROWS_END,
@@ -55,7 +56,6 @@ from ai4s.jobq.store.records import (
     TASK_STATE_COLUMNS,
     Header,
     TaskRecord,
-    index_record,
     is_being_purged,
     read_header,
     read_output,
