@@ -24,15 +24,16 @@ from ai4s.jobq.definition.part_fields import (
     JOB,
     KWARGS,
     MATRIX,
-    MAX_RETRIES,
     NO_CONTROL,
     NOT_BLANK,
+    NUM_RETRIES,
     PARAM,
     PRIORITY,
     QUEUE,
     RETRY,
     TASK_NAME,
     TIMEOUT,
+    TIMEOUT_S,
     WAIT_FOR,
 )
 from ai4s.jobq.definition.rules import (
@@ -93,18 +94,8 @@ TASK = Record(
             ),
             default="all",
         ),
-        Field(
-            name="timeout_s",
-            rule=TIMEOUT,
-            description="Time limit in seconds, from the start of the command. Default: default_task_timeout_s.",
-            nullable=True,
-        ),
-        Field(
-            name="num_retries",
-            rule=Whole(minimum=0, maximum=MAX_RETRIES),
-            description="How many more attempts follow a first one that failed.",
-            default=0,
-        ),
+        TIMEOUT_S,
+        NUM_RETRIES,
         Field(
             name="condition",
             rule=Text(fault=condition_fault, min_length=1, max_length=MAX_EXPRESSION, pattern=NOT_BLANK),

@@ -94,6 +94,19 @@ _JOB_HINTS = {
     **dict.fromkeys(("retries", "retry", "max_retries"), "Did you mean 'num_retries'?"),
 }
 
+TIMEOUT_S = Field(
+    name="timeout_s",
+    rule=TIMEOUT,
+    description="Time limit in seconds, from the start of the command. Default: default_task_timeout_s.",
+    nullable=True,
+)
+NUM_RETRIES = Field(
+    name="num_retries",
+    rule=Whole(minimum=0, maximum=MAX_RETRIES),
+    description="How many more attempts follow a first one that failed.",
+    default=0,
+)
+
 JOB = Record(
     noun="job",
     fields=(
@@ -106,18 +119,8 @@ JOB = Record(
             description="The queue whose workers run it. Default: the task's own for undo, default_queue for a hook.",
             nullable=True,
         ),
-        Field(
-            name="timeout_s",
-            rule=TIMEOUT,
-            description="Time limit in seconds, from the start of the command. Default: default_task_timeout_s.",
-            nullable=True,
-        ),
-        Field(
-            name="num_retries",
-            rule=Whole(minimum=0, maximum=MAX_RETRIES),
-            description="How many more attempts follow a first one that failed.",
-            default=0,
-        ),
+        TIMEOUT_S,
+        NUM_RETRIES,
     ),
     hints=_JOB_HINTS,
 )
