@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from itertools import pairwise
 
 import pytest
@@ -12,13 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ai4s.jobq.definition.model import Task, WorkflowDefinition
+from ai4s.jobq.definition.parts import Job
 from ai4s.jobq.drawing.graph_svg import graph_svg
 from ai4s.jobq.drawing.graph_text import dot, layer_rows, mermaid
 from ai4s.jobq.drawing.layered import layout
 from ai4s.jobq.drawing.svg import Svg, shortened, text_px
 from ai4s.jobq.engine.graph import Graph
+from ai4s.jobq.engine.job_names import JobRole
 from ai4s.jobq.engine.run import WorkflowRun
-from ai4s.jobq.engine.states import TaskState
+from ai4s.jobq.engine.states import TaskState, WorkflowState
+from ai4s.jobq.engine.task_run import TaskRun
 from ai4s.jobq.graph import MOST_NODES, Node, TaskGraph, depths_of, graph_of
 from ai4s.jobq.layers import layer_of, layers_of
 
@@ -78,7 +82,7 @@ def test_beyond_that_alike_tasks_are_one_node() -> None:
     names = {f"fit-{n:04}": ("start",) for n in range(250)}
     graph = graph_of(workflow({"start": (), **names, "end": tuple(names)}))
 
-    assert [(node.label, node.tasks) for node in graph.nodes] == [("start", 1), ("fit", 250), ("end", 1)]
+    assert [(node.label, node.jobs) for node in graph.nodes] == [("start", 1), ("fit", 250), ("end", 1)]
     assert graph.edges == ((0, 1), (1, 2))
 
 
@@ -89,7 +93,7 @@ def test_layers_that_depend_on_each_other_in_a_circle_are_replaced_by_depths() -
     assert graph.is_rolled_up
     assert len(graph.nodes) <= MOST_NODES
     assert graph.edges == tuple(pairwise(range(len(graph.nodes))))
-    assert sum(node.tasks for node in graph.nodes) == 250
+    assert sum(node.jobs for node in graph.nodes) == 250
 
 
 @pytest.mark.parametrize("length", [201, 5000])
@@ -97,7 +101,7 @@ def test_a_long_chain_of_different_names_is_rolled_up_by_depth(length: int) -> N
     graph = graph_of(chain(length))
 
     assert len(graph.nodes) <= MOST_NODES
-    assert sum(node.tasks for node in graph.nodes) == length
+    assert sum(node.jobs for node in graph.nodes) == length
 
 
 def test_depths_of_a_circle_are_none() -> None:
@@ -120,7 +124,7 @@ def test_depths_of_a_circle_are_none() -> None:
 def test_a_node_of_many_tasks_shows_the_state_that_matters(
     counts: dict[TaskState, int], state: TaskState | None
 ) -> None:
-    assert Node(label="x", tasks=sum(counts.values()) or 1, counts=counts).state is state
+    assert Node(label="x", jobs=sum(counts.values()) or 1, counts=counts).state is state
 
 
 @st.composite
@@ -243,8 +247,125 @@ def test_text_names_parents_and_says_how_many_more() -> None:
 
 def test_mermaid_and_dot_escape_what_means_something_to_them() -> None:
     node = Node(label='a"]\n<b>&#\\', counts={})
-    graph = TaskGraph(name='the "flow"\\', nodes=(node,), edges=(), tasks=1)
+    graph = TaskGraph(name='the "flow"\\', nodes=(node,), edges=())
 
     assert '  t0["a#34;]<br/>#60;b#62;#38;#35;#92;"]' in list(mermaid(graph))
     assert next(iter(dot(graph))) == 'digraph "the \\"flow\\"\\\\" {'
     assert '  t0 [label="a\\"]\\n<b>&#\\\\"];' in list(dot(graph))
+
+
+# Undo jobs and hooks.
+
+JOB = Job(kwargs={"cmd": "x"})
+
+
+def undoable(
+    names: Mapping[str, tuple[str, ...]], *, kept: str, on_success: Job | None = None, on_end: Job | None = None
+) -> WorkflowDefinition:
+    """Tasks with undo jobs, but for the one that is kept."""
+    tasks = tuple(
+        Task(name=name, depends_on=above, undo=None if name == kept else JOB) for name, above in names.items()
+    )
+    return WorkflowDefinition(name="flow", tasks=tasks, on_success=on_success, on_end=on_end)
+
+
+def run_of(definition: WorkflowDefinition, state: WorkflowState, **jobs: TaskState) -> WorkflowRun:
+    """A run in which all tasks have completed, and jobs, by number such as ``j3``, stand so."""
+    numbers = dict.fromkeys(range(len(definition.tasks)), TaskState.COMPLETED)
+    numbers |= {int(name.removeprefix("j")): job for name, job in jobs.items()}
+    return WorkflowRun(
+        Graph(definition),
+        run="r",
+        state=state,
+        tasks=[TaskRun(number, stored=stored, attempt=1) for number, stored in numbers.items()],
+    )
+
+
+def edges_of(graph: TaskGraph) -> set[tuple[str, str]]:
+    return {(graph.nodes[parent].label, graph.nodes[child].label) for parent, child in graph.edges}
+
+
+def test_of_a_definition_tasks_with_an_undo_command_are_marked_and_hooks_come_after_everything() -> None:
+    graph = graph_of(undoable({"a": (), "b": ("a",), "c": ("a",)}, kept="b", on_success=JOB, on_end=JOB))
+
+    assert [(node.label, node.undoable) for node in graph.nodes] == [
+        ("a", True),
+        ("b", False),
+        ("c", True),
+        ("hook:on_success", False),
+        ("hook:on_end", False),
+    ]
+    assert edges_of(graph) >= {("b", "hook:on_end"), ("c", "hook:on_end")}
+    assert ("a", "hook:on_end") not in edges_of(graph)
+    assert (graph.tasks, graph.groups, graph.layers) == (3, 3, 2)
+
+
+def test_undo_jobs_are_drawn_once_they_are_wanted() -> None:
+    definition = undoable({"a": (), "b": ("a",)}, kept="b")
+
+    before = graph_of(definition, run_of(definition, WorkflowState.RUNNING))
+    after = graph_of(definition, run_of(definition, WorkflowState.COMPENSATING, j2=TaskState.RUNNING))
+
+    assert [(node.label, node.undoable) for node in before.nodes] == [("a", True), ("b", False)]
+    assert [(node.label, node.role, node.undoable) for node in after.nodes] == [
+        ("a", JobRole.TASK, False),
+        ("b", JobRole.TASK, False),
+        ("undo:a", JobRole.UNDO, False),
+    ]
+    assert after.nodes[2].state is TaskState.RUNNING
+    assert edges_of(after) == {("a", "b"), ("a", "undo:a")}
+    assert after.counts == {TaskState.COMPLETED: 2}
+
+
+def test_of_a_run_that_has_ended_only_hooks_that_ran_are_drawn() -> None:
+    definition = undoable({"a": ()}, kept="a", on_success=JOB, on_end=JOB)
+
+    going_on = run_of(definition, WorkflowState.RUNNING)
+    ended = run_of(definition, WorkflowState.COMPLETED, j3=TaskState.COMPLETED)
+    ended.ended_at = datetime.now(UTC)
+
+    assert [(node.label, node.state) for node in graph_of(definition, going_on).nodes[1:]] == [
+        ("hook:on_success", TaskState.PENDING),
+        ("hook:on_end", TaskState.PENDING),
+    ]
+    assert [node.label for node in graph_of(definition, ended).nodes] == ["a", "hook:on_end"]
+
+
+def test_undo_jobs_of_many_alike_tasks_are_one_node() -> None:
+    names = {f"fit-{n:04}": ("start",) for n in range(250)}
+    definition = undoable({"start": (), **names}, kept="start")
+    run = run_of(definition, WorkflowState.COMPENSATING, j252=TaskState.FAILED)
+
+    graph = graph_of(definition, run)
+
+    assert [(node.label, node.jobs) for node in graph.nodes] == [("start", 1), ("fit", 250), ("undo:fit", 250)]
+    assert dict(graph.nodes[2].counts) == {TaskState.FAILED: 1, TaskState.PENDING: 249}
+    assert layer_rows(graph)[2] == ("undo", "undo:fit (250 undo jobs)", "249 pending, 1 failed", "fit")
+    assert graph.tasks == 251
+
+
+def test_the_picture_dashes_undo_jobs_and_rounds_hooks() -> None:
+    definition = undoable({"a": (), "b": ("a",)}, kept="b", on_end=JOB)
+    drawing = ET.fromstring(graph_svg(graph_of(definition, run_of(definition, WorkflowState.COMPENSATING))))
+
+    boxes = [box for box in drawing.iter(f"{SVG}rect") if box.find(f"{SVG}title") is not None]
+    assert [(box.attrib.get("rx"), box.attrib.get("stroke-dasharray")) for box in boxes] == [
+        ("5", None),
+        ("5", None),
+        ("5", "3 2"),
+        ("13", "4 3"),  # pending, as for tasks
+    ]
+    lines = [path.attrib.get("stroke-dasharray") for path in drawing.findall(f"{SVG}path")]
+    assert lines == [None, "3 2", "3 2", "3 2"]
+
+
+def test_mermaid_and_dot_tell_undo_jobs_and_hooks_from_tasks() -> None:
+    definition = undoable({"a": (), "b": ("a",)}, kept="b", on_end=JOB)
+    graph = graph_of(definition, run_of(definition, WorkflowState.COMPENSATING))
+
+    assert {'  t2["undo:a"]:::pending', '  t3(["hook:on_end"]):::pending', "  t0 -.-> t2", "  class t2 undo"} <= set(
+        mermaid(graph)
+    )
+    assert {"  t0 -> t1;", "  t0 -> t2 [style=dashed];"} <= set(dot(graph))
+    assert any(line.startswith('  t2 [label="undo:a", style="rounded,filled,dashed"') for line in dot(graph))
+    assert any(line.startswith('  t3 [label="hook:on_end", shape=oval') for line in dot(graph))

@@ -11,8 +11,10 @@ import pytest
 
 from ai4s.jobq.adapters.local import open_local
 from ai4s.jobq.definition.model import Task, WorkflowDefinition
+from ai4s.jobq.definition.parts import Job
 from ai4s.jobq.drawing.gantt import MOST_ROWS, duration_text, gantt_svg
 from ai4s.jobq.engine.events import AttemptRecord, Cause
+from ai4s.jobq.engine.job_names import JobRole
 from ai4s.jobq.engine.states import TaskState, WorkflowState
 from ai4s.jobq.engine.task_run import TaskRun
 from ai4s.jobq.history import Attempt, WorkflowHistory, read_history
@@ -40,11 +42,13 @@ async def submitted(store: WorkflowStore, *names: str) -> str:
     return (await store.submit(definition, now=START)).workflow_id
 
 
-async def put(store: WorkflowStore, workflow_id: str, task: TaskRun, *past: AttemptRecord, life: int = 1) -> None:
+async def put(
+    store: WorkflowStore, workflow_id: str, task: TaskRun, *past: AttemptRecord, life: int = 1, row: str = ""
+) -> None:
     values = task_values(task, name=f"t{task.number}", queue="default", life=life, rev=1)
     for record in past:
         values.update(attempt_values(record))
-    await store.table.transact(workflow_id, [Merge(task_row(task.number), values)])
+    await store.table.transact(workflow_id, [Merge(row or task_row(task.number), values)])
 
 
 def past(attempt: int, cause: Cause | None = None, number: int = 0) -> AttemptRecord:
@@ -94,6 +98,39 @@ async def test_attempts_of_earlier_lives_are_part_of_the_history(store: Workflow
     history = await read_history(store, workflow_id)
 
     assert [(attempt.attempt, attempt.outcome) for attempt in history.attempts] == [(1, TaskState.FAILED)]
+
+
+async def test_undo_jobs_and_hooks_come_after_the_tasks(store: WorkflowStore) -> None:
+    job = Job(kwargs={"cmd": "x"})
+    tasks = (Task(name="a", undo=job), Task(name="undo:a"))
+    definition = WorkflowDefinition(name="flow", tasks=tasks, on_end=job)
+    workflow_id = (await store.submit(definition, now=START)).workflow_id
+    done = TaskRun(0, stored=TaskState.COMPLETED, attempt=1)
+    await put(store, workflow_id, TaskRun(0, stored=TaskState.RUNNING, attempt=2), past(1, Cause.LOST), row="h000000")
+    await put(store, workflow_id, done, past(1), row="u000000")
+    await put(store, workflow_id, done, past(1), row="t000000")
+
+    attempts = (await read_history(store, workflow_id)).attempts
+
+    assert [(attempt.task, attempt.role, attempt.attempt, attempt.outcome) for attempt in attempts] == [
+        ("a", JobRole.TASK, 1, TaskState.COMPLETED),
+        ("undo:a", JobRole.UNDO, 1, TaskState.COMPLETED),
+        ("hook:on_end", JobRole.HOOK, 1, TaskState.FAILED),
+        ("hook:on_end", JobRole.HOOK, 2, TaskState.RUNNING),
+    ]
+    hook = (await read_history(store, workflow_id, job_name="hook:on_end")).attempts
+    assert [attempt.attempt for attempt in hook] == [1, 2]
+    # A task of the very name of an undo job comes first.
+    assert (await read_history(store, workflow_id, job_name="undo:a")).attempts == ()
+
+
+async def test_what_an_earlier_life_left_unfinished_does_not_go_on(store: WorkflowStore) -> None:
+    workflow_id = await submitted(store, "a")
+    await put(store, workflow_id, TaskRun(0, stored=TaskState.READY, attempt=2), past(1, Cause.EXIT), life=0)
+
+    attempts = (await read_history(store, workflow_id)).attempts
+
+    assert [attempt.attempt for attempt in attempts] == [1]
 
 
 def history_of(*attempts: Attempt) -> WorkflowHistory:
@@ -151,7 +188,21 @@ def test_many_tasks_share_rows_by_layer() -> None:
 def test_what_does_not_fit_is_said() -> None:
     svg = gantt_svg(history_of(*(attempt(f"task {n}") for n in range(MOST_ROWS + 5))))
 
-    assert "5 more tasks are not shown" in svg
+    assert "5 more are not shown" in svg
+
+
+def test_undo_jobs_and_hooks_have_rows_of_their_own_below_the_tasks() -> None:
+    undo = attempt("undo:a", role=JobRole.UNDO, ready_at=at(0))
+    hook = attempt("hook:on_end", role=JobRole.HOOK, ready_at=at(0))
+    drawing = ET.fromstring(gantt_svg(history_of(hook, undo, attempt("b", ready_at=at(0.5)), attempt("a"))))
+
+    texts = [text.text or "" for text in drawing.iter(f"{SVG}text")]
+    names = ["a", "b", "undo jobs", "undo:a", "hooks", "hook:on_end"]
+    assert [text for text in texts if text in names] == names
+    assert "abc · running · 4 attempts of 2 tasks, 1 undo job, 1 hook" in texts
+    bars = {box.findtext(f"{SVG}title", "").split(",")[0]: box.attrib for box in drawing.iter(f"{SVG}rect")}
+    assert ["stroke-dasharray" in bars[name] for name in ("a", "undo:a", "hook:on_end")] == [False, True, False]
+    assert len({bars[name]["fill"] for name in ("a", "undo:a")}) == 2
 
 
 @pytest.mark.parametrize(

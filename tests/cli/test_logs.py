@@ -54,7 +54,7 @@ def test_an_attempt_that_was_not_made_is_an_error(program: Program, printed: str
     answer = program.workflow("logs", printed, "retries", "--attempt", "3")
 
     assert answer.code == 5
-    assert answer.talk == [f"Error: Task 'retries' of {printed!r} has no attempt 3: it has had 2."]
+    assert answer.talk == [f"Error: 'retries' of {printed!r} has no attempt 3: it has had 2."]
 
 
 def test_an_unknown_task_is_told_with_near_names(program: Program, printed: str) -> None:
@@ -69,9 +69,9 @@ def test_a_task_that_printed_nothing_is_said_to(program: Program, printed: str) 
     silent, never = program.workflow("logs", printed, "silent"), program.workflow("logs", printed, "never")
 
     assert (silent.code, silent.out) == (0, "")
-    assert silent.talk == [f"Nothing was captured of attempt 1 of task 'silent' of {printed}."]
+    assert silent.talk == [f"Nothing was captured of attempt 1 of 'silent' of {printed}."]
     assert (never.code, never.out) == (0, "")
-    assert never.talk == ["Task 'never' was never started, so there is no output."]
+    assert never.talk == ["'never' was never started, so there is no output."]
 
 
 def test_an_earlier_attempt_that_printed_is_pointed_at(program: Program) -> None:

@@ -7,12 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from ai4s.jobq.engine.outcome import has_handler
 from ai4s.jobq.engine.run import WorkflowRun
 from ai4s.jobq.engine.states import SATISFIED, TaskState, Waiting, WorkflowState
+from ai4s.jobq.other_jobs import begun_hooks, has_begun, is_undoing, job_state, undo_job
 from ai4s.jobq.status import JobStatus, TaskStatus, WorkflowStatus, is_cancelled
 from ai4s.jobq.store.records import Header, TaskRecord
 
 NAMED_FAILURES = 3  # tasks named in the error of a failed workflow
-
-_UNDOING = frozenset({WorkflowState.COMPENSATING, WorkflowState.COMPENSATED, WorkflowState.COMPENSATION_FAILED})
 
 
 def detailed_status(header: Header, run: WorkflowRun, records: Mapping[int, TaskRecord]) -> WorkflowStatus:
@@ -81,37 +80,21 @@ def _task_status(run: WorkflowRun, number: int, records: Mapping[int, TaskRecord
 
 def _undo(run: WorkflowRun, number: int, records: Mapping[int, TaskRecord]) -> JobStatus | None:
     """The undo job of a task, if it has one that is wanted."""
-    if number not in run.graph.undoable:
-        return None
-    job = run.graph.undo_of(number)
-    is_wanted = run.state in _UNDOING and run.tasks[number].state is TaskState.COMPLETED
-    return _job_status(run, job, records.get(job)) if is_wanted or _has_begun(run, job) else None
+    job = undo_job(run, number)
+    return None if job is None else _job_status(run, job, records.get(job))
 
 
 def _hooks(run: WorkflowRun, records: Mapping[int, TaskRecord]) -> dict[str, JobStatus]:
-    first = 2 * len(run.tasks)
-    numbers = {hook.name: number for number, hook in enumerate(run.graph.hooks, start=first)}
-    return {
-        name: _job_status(run, number, records.get(number))
-        for name, number in numbers.items()
-        if _has_begun(run, number)
-    }
-
-
-def _has_begun(run: WorkflowRun, number: int) -> bool:
-    job = run.jobs.get(number)
-    return job is not None and job.stored is not None
+    return {run.graph.name(number): _job_status(run, number, records.get(number)) for number in begun_hooks(run)}
 
 
 def _job_status(run: WorkflowRun, number: int, record: TaskRecord | None) -> JobStatus:
-    """Where an undo job or a hook stands; what has not begun when undoing is given up will not begin."""
-    job = run.jobs.get(number)
-    queue = run.graph.queue(number)
-    waiting = TaskState.CANCELLED if run.abandoned else TaskState.PENDING
-    if job is None or job.stored is None:
-        return JobStatus(status=waiting, queue=queue, attempt=0 if job is None else job.attempt)
+    """Where an undo job or a hook stands."""
+    job, state, queue = run.jobs.get(number), job_state(run, number), run.graph.queue(number)
+    if job is None or not has_begun(run, number):
+        return JobStatus(status=state, queue=queue, attempt=0 if job is None else job.attempt)
     return JobStatus(
-        status=waiting if job.state is TaskState.PENDING else job.state,
+        status=state,
         queue=queue,
         attempt=job.attempt,
         error=(record.error or None) if record is not None and job.cause is not None else None,
@@ -162,7 +145,7 @@ class _RootCauses:
 def _workflow_error(header: Header, run: WorkflowRun, tasks: Sequence[TaskStatus]) -> str | None:
     if header.failure:
         return header.failure
-    is_failed = header.state is WorkflowState.FAILED or (header.state in _UNDOING and not is_cancelled(header))
+    is_failed = header.state is WorkflowState.FAILED or (is_undoing(header.state) and not is_cancelled(header))
     if not is_failed:
         return None
     failed = {number: task for number, task in enumerate(tasks) if task.status is TaskState.FAILED}

@@ -1,6 +1,6 @@
-"""What happened to a workflow: every attempt of its tasks, from the rings of attempts that task rows keep.
+"""What happened to a workflow: every attempt of its tasks, undo jobs and hooks, from the rings of attempts that rows keep.
 
-A row keeps the last twenty attempts of its task. What is dispatched or running is an attempt too, one without an end.
+A row keeps the last twenty attempts of its job. What is dispatched or running is an attempt too, one without an end.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from datetime import datetime
 from typing import Any
 
 from ai4s.jobq.engine.graph import Graph
+from ai4s.jobq.engine.job_names import JobRole
 from ai4s.jobq.engine.states import TaskState, WorkflowState
+from ai4s.jobq.job_lookup import job_number_named
 from ai4s.jobq.reading import header_of_existing
 from ai4s.jobq.store.columns import iso
-from ai4s.jobq.store.layout import task_row
+from ai4s.jobq.store.layout import job_row
 from ai4s.jobq.store.records import KEPT_ATTEMPTS, TASK_STATE_COLUMNS, Header, TaskRecord, read_task
 from ai4s.jobq.store.workflows import WorkflowStore
-from ai4s.jobq.task_lookup import task_number_named
 
 HISTORY_COLUMNS = (*TASK_STATE_COLUMNS, *(f"a{slot:02d}" for slot in range(KEPT_ATTEMPTS)))
 
@@ -26,7 +27,7 @@ _UNFINISHED = (TaskState.READY, TaskState.RUNNING)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One attempt of one task.
+    """One attempt of one job. ``task`` is the job's name: that of a task, ``undo:<task>`` or ``hook:<field>``.
 
     ``outcome`` is ``ready`` or ``running`` for one that goes on, else ``completed`` or ``failed``. ``cause`` and ``error``
     tell of one that ended badly. ``execution`` names the start of the command that counts, as the names of its logs do.
@@ -36,6 +37,7 @@ class Attempt:
     queue: str
     attempt: int
     outcome: TaskState
+    role: JobRole = JobRole.TASK
     ready_at: datetime | None = None
     started_at: datetime | None = None
     ended_at: datetime | None = None
@@ -59,6 +61,7 @@ class Attempt:
         """The attempt as a JSON object; times are ISO 8601 in UTC."""
         return {
             "task": self.task,
+            "role": str(self.role),
             "attempt": self.attempt,
             "outcome": str(self.outcome),
             "queue": self.queue,
@@ -77,7 +80,10 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkflowHistory:
-    """The attempts of a workflow, in task order and each task's oldest first. ``as_of`` is when it was last changed."""
+    """The attempts of a workflow: first of tasks, then of undo jobs, then of hooks; each job's oldest first.
+
+    ``as_of`` is when the workflow was last changed.
+    """
 
     workflow_id: str
     name: str
@@ -98,22 +104,22 @@ class WorkflowHistory:
         }
 
 
-async def read_history(store: WorkflowStore, workflow_id: str, *, task_name: str | None = None) -> WorkflowHistory:
-    """The history of a workflow, or of one of its tasks. Raises: ``WorkflowNotFoundError``, ``UnknownTaskError``."""
+async def read_history(store: WorkflowStore, workflow_id: str, *, job_name: str | None = None) -> WorkflowHistory:
+    """The history of a workflow, or of one of its jobs. Raises: ``WorkflowNotFoundError``, ``UnknownTaskError``."""
     header = (await header_of_existing(store, workflow_id)).header
     graph = await store.graph(workflow_id, header.run, chunks=header.chunks)
-    if task_name is None:
-        rows = store.tasks(workflow_id, life=header.life, select=HISTORY_COLUMNS)
-        records = [record async for record in rows]
+    if job_name is None:
+        tasks = store.tasks(workflow_id, life=0, select=HISTORY_COLUMNS)
+        records = [record async for record in tasks if record.run.number < len(graph)]
+        records += [job async for job in store.undo_jobs_and_hooks(workflow_id, graph, select=HISTORY_COLUMNS)]
     else:
-        number = task_number_named(workflow_id, graph, task_name)
-        found = await store.table.get_many(workflow_id, [task_row(number)], select=HISTORY_COLUMNS)
-        records = [read_task(entity, life=header.life) for entity in found.values()]
+        row = job_row(job_number_named(workflow_id, graph, job_name), len(graph))
+        found = await store.table.get_many(workflow_id, [row], select=HISTORY_COLUMNS)
+        records = [read_task(entity, life=0, tasks=len(graph)) for entity in found.values()]
     return _history(header, graph, records)
 
 
 def _history(header: Header, graph: Graph, records: list[TaskRecord]) -> WorkflowHistory:
-    known = [record for record in records if record.run.number < len(graph.parents)]
     return WorkflowHistory(
         workflow_id=header.workflow_id,
         name=header.name,
@@ -121,19 +127,21 @@ def _history(header: Header, graph: Graph, records: list[TaskRecord]) -> Workflo
         created_at=header.created_at,
         as_of=header.updated_at,
         ended_at=header.ended_at,
-        attempts=tuple(attempt for record in known for attempt in _attempts(graph, record)),
+        attempts=tuple(attempt for record in records for attempt in _attempts(graph, record, life=header.life)),
     )
 
 
-def _attempts(graph: Graph, record: TaskRecord) -> Iterator[Attempt]:
+def _attempts(graph: Graph, record: TaskRecord, *, life: int) -> Iterator[Attempt]:
     run = record.run
-    task, queue = graph.definition.tasks[run.number].name, graph.queues[run.number]
+    job = _Job(graph.job_name(run.number), graph.role(run.number), graph.queue(run.number))
     for past in record.history:
-        yield _past(task, queue, past)
-    if record.state in _UNFINISHED and all(past["attempt"] != run.attempt for past in record.history):
+        yield _past(job, past)
+    goes_on = record.state in _UNFINISHED and record.life == life
+    if goes_on and all(past["attempt"] != run.attempt for past in record.history):
         yield Attempt(
-            task=task,
-            queue=queue,
+            task=job.name,
+            role=job.role,
+            queue=job.queue,
             attempt=run.attempt,
             outcome=record.state,
             ready_at=run.ready_at,
@@ -143,11 +151,21 @@ def _attempts(graph: Graph, record: TaskRecord) -> Iterator[Attempt]:
         )
 
 
-def _past(task: str, queue: str, past: Mapping[str, Any]) -> Attempt:
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """Whose attempts they are."""
+
+    name: str
+    role: JobRole
+    queue: str
+
+
+def _past(job: _Job, past: Mapping[str, Any]) -> Attempt:
     cause = past.get("cause")
     return Attempt(
-        task=task,
-        queue=queue,
+        task=job.name,
+        role=job.role,
+        queue=job.queue,
         attempt=past["attempt"],
         outcome=TaskState.COMPLETED if cause is None else TaskState.FAILED,
         ready_at=_time(past.get("ready_at")),

@@ -1,4 +1,7 @@
-"""What a task printed, for people who come later: finds the right execution, reads it, follows it while it goes on."""
+"""What a task, an undo job or a hook printed, for people who come later.
+
+Finds the right execution, reads it, and follows it while it goes on.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,14 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from ai4s.jobq.errors import JobqError
+from ai4s.jobq.job_lookup import job_number_named
 from ai4s.jobq.ports.blob import BlobStore
 from ai4s.jobq.ports.clock import Clock, SystemClock
 from ai4s.jobq.reading import header_of_existing
-from ai4s.jobq.store.layout import task_row
+from ai4s.jobq.store.layout import job_row
 from ai4s.jobq.store.records import TaskRecord
 from ai4s.jobq.store.task_logs import LogReader, Piece, executions_with_logs, log_prefix
 from ai4s.jobq.store.workflows import WorkflowStore
-from ai4s.jobq.task_lookup import task_number_named
 
 LOOK_S = 1.0  # between two looks at a log that grows
 LOOK_BACK = 20  # attempts looked through for output
@@ -21,15 +24,15 @@ LATE_S = 5.0  # an end that comes after its task's: the last bytes are stored be
 
 
 class NoSuchAttemptError(JobqError):
-    """The task has not had this attempt."""
+    """The job has not had this attempt."""
 
     exit_code = 5
 
 
 class PrintedLog:
-    """What one attempt of one task prints. Open one with ``find_printed``.
+    """What one attempt of one job prints. Open one with ``find_printed``.
 
-    ``attempt`` is 0 for a task that was never started.
+    ``attempt`` is 0 for a job that was never started.
     """
 
     def __init__(self, store: WorkflowStore, workflow_id: str, *, run: str, row: str, attempt: int) -> None:
@@ -98,20 +101,20 @@ class PrintedLog:
 
 
 async def find_printed(
-    store: WorkflowStore, workflow_id: str, task_name: str, *, attempt: int | None = None
+    store: WorkflowStore, workflow_id: str, job_name: str, *, attempt: int | None = None
 ) -> PrintedLog:
-    """An attempt of a task, the last one unless another is asked for.
+    """An attempt of a task, an undo job or a hook, the last one unless another is asked for.
 
     Raises: ``WorkflowNotFoundError``; ``UnknownTaskError``; ``NoSuchAttemptError``.
     """
     header = (await header_of_existing(store, workflow_id)).header
     graph = await store.graph(workflow_id, header.run, chunks=header.chunks)
-    row = task_row(task_number_named(workflow_id, graph, task_name))
+    row = job_row(job_number_named(workflow_id, graph, job_name), len(graph))
     record = await store.task(workflow_id, row)
     attempts = 0 if record is None else record.attempt
     if attempt is not None and not 1 <= attempt <= attempts:
         had = f"it has had {attempts}" if attempts else "it was never started"
-        raise NoSuchAttemptError(f"Task {task_name!r} of {workflow_id!r} has no attempt {attempt}: {had}.")
+        raise NoSuchAttemptError(f"{job_name!r} of {workflow_id!r} has no attempt {attempt}: {had}.")
     return PrintedLog(store, workflow_id, run=header.run, row=row, attempt=attempts if attempt is None else attempt)
 
 

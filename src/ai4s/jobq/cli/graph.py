@@ -37,6 +37,7 @@ _DEFINITIONS = (".yaml", ".yml", ".json")
 def graph(invocation: Invocation, source: str, form: str | None, output: str | None) -> None:
     """Draw the graph of a definition file, or of a workflow with the states of its tasks.
 
+    Hooks come last. The undo jobs of a workflow are drawn once they are wanted; until then tasks that have one are marked.
     More than 200 tasks are drawn by layers: names without their numbers, or tasks at the same depth.
     """
     form = form or _SUFFIXES.get(Path(output or "").suffix.lower(), "text")
@@ -69,16 +70,18 @@ async def _of_run(client: WorkflowClient, workflow_id: str) -> TaskGraph:
 
 
 def _text(found: TaskGraph) -> str:
-    from ai4s.jobq.drawing.graph_text import layer_rows
+    from ai4s.jobq.drawing.graph_text import UNDOABLE_MARK, layer_rows
 
     rows: list[tuple[str, ...]] = list(layer_rows(found))
     titles: tuple[str, ...] = ("Layer", "Task", "Status", "Depends On")
     if not found.counts:
         rows, titles = [(*row[:2], row[3]) for row in rows], (*titles[:2], titles[3])
-    groups = f" in {len(found.nodes)} groups" if found.is_rolled_up else ""
-    layers = max(found.depths, default=-1) + 1
-    head = f"{visible(found.name)}: {found.tasks:,} tasks{groups}, {layers} layer{'s' * (layers != 1)}"
-    return "\n".join((head, "", *table(titles, rows, sys.stdout))) + "\n"
+    groups = f" in {found.groups} groups" if found.is_rolled_up else ""
+    tasks = f"{found.tasks:,} task{'s' * (found.tasks != 1)}{groups}"
+    head = f"{visible(found.name)}: {tasks}, {found.layers} layer{'s' * (found.layers != 1)}"
+    undoable = any(node.undoable for node in found.nodes)
+    foot = ("", f"{UNDOABLE_MARK} has an undo command") if undoable else ()
+    return "\n".join((head, "", *table(titles, rows, sys.stdout), *foot)) + "\n"
 
 
 def _mermaid(found: TaskGraph) -> str:

@@ -1,4 +1,4 @@
-"""``workflow history``: every attempt of a workflow's tasks."""
+"""``workflow history``: every attempt of a workflow's tasks, undo jobs and hooks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TITLES = ("Task", "Attempt", "Outcome", "Wait", "Run", "Worker", "Cause")
 
 @click.command()
 @click.argument("workflow_id", metavar="ID")
-@click.option("--task", "task_name", metavar="TASK", type=params.task_name, help="Only of this task.")
+@click.option("--task", "task_name", metavar="TASK", type=params.task_name, help="Only of this task, undo job or hook.")
 @click.option("--svg", "picture", type=click.Path(dir_okay=False), metavar="FILE", help="Draw it into this file.")
 @as_json_option
 @click.pass_obj
@@ -37,13 +37,13 @@ def history(
 ) -> None:
     """Show every attempt: how long it waited and ran, where, and how it ended.
 
-    Of each task the last 20 attempts are kept.
+    Those of undo jobs (undo:TASK) and hooks (hook:on_end) come after those of tasks. Of each the last 20 are kept.
     """
 
     async def read(client: WorkflowClient) -> WorkflowHistory:
         from ai4s.jobq.history import read_history
 
-        return await read_history(client.store, workflow_id, task_name=task_name)
+        return await read_history(client.store, workflow_id, job_name=task_name)
 
     found = invocation.ask(read)
     if picture is not None:

@@ -1,4 +1,4 @@
-"""``workflow logs``: what a task printed."""
+"""``workflow logs``: what a task, an undo job or a hook printed."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ def logs(
     invocation: Invocation, workflow_id: str, task_name: str, attempt: int | None, follow: bool, tail: int | None
 ) -> None:
     """Show what a task printed, on stdout and stderr.
+
+    TASK may be an undo job (undo:TASK) or a hook (hook:on_end) as well.
 
     Of each attempt the first 4 MiB and about the last 5 MiB are kept; a mark stands for what is not. Into a pipe it goes as
     it was printed, and a terminal gets no control characters.
@@ -88,7 +90,7 @@ def mark(missing: int) -> bytes:
 async def _nothing(printed: PrintedLog, workflow_id: str, task_name: str) -> str:
     """Why there is nothing to show."""
     if printed.attempt == 0:
-        return f"Task {task_name!r} was never started, so there is no output."
+        return f"{task_name!r} was never started, so there is no output."
     earlier = await printed.earlier()
     hint = f" Of attempt {earlier[0]} there is some: add --attempt {earlier[0]}" if earlier else ""
-    return f"Nothing was captured of attempt {printed.attempt} of task {task_name!r} of {workflow_id}.{hint}"
+    return f"Nothing was captured of attempt {printed.attempt} of {task_name!r} of {workflow_id}.{hint}"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from ai4s.jobq.cli.tables import table
 from ai4s.jobq.cli.terminal import coloured, cut, fitted, visible
+from ai4s.jobq.engine.job_names import JobRole, job_name
 from ai4s.jobq.engine.states import TaskState, Waiting, WorkflowState
 
 if TYPE_CHECKING:
@@ -82,8 +83,8 @@ def task_lines(
         (task.name, str(task.status), task.queue, _parents(task, in_full=in_full), _result(task, in_full=in_full))
         for task in tasks
     ]
-    rows += [_job_row(f"undo:{task.name}", task.undo, in_full) for task in tasks if task.undo is not None]
-    rows += [_job_row(f"hook:{name}", hook, in_full) for name, hook in (hooks or {}).items()]
+    rows += [_job_row(job_name(task.name, JobRole.UNDO), task.undo, in_full) for task in tasks if task.undo is not None]
+    rows += [_job_row(job_name(name, JobRole.HOOK), hook, in_full) for name, hook in (hooks or {}).items()]
     return table(_TASK_TITLES, rows, stream)
 
 
@@ -167,19 +168,26 @@ def change_lines(before: WorkflowStatus | None, after: WorkflowStatus) -> Iterat
         if task.status is not old:
             why = f": {visible(brief(task.error))}" if task.status.is_bad and task.error else ""
             yield f"{clock}  {visible(name)}: {old} → {task.status}{why}"
-        yield from _undo_change(clock, known.get(name), task)
+    yield from _job_changes(before, after)
     if before is None or before.status is not after.status or after.tasks is None:
         yield f"{clock}  Workflow {after.workflow_id}: {outcome(after)}, {progress(after)}"
 
 
-def _undo_change(clock: str, before: TaskStatus | None, after: TaskStatus) -> Iterator[str]:
-    """A line where the undo job of a task has moved on."""
-    if after.undo is None:
-        return
-    old = TaskState.PENDING if before is None or before.undo is None else before.undo.status
-    if after.undo.status is not old:
-        why = f": {visible(brief(after.undo.error))}" if after.undo.status.is_bad and after.undo.error else ""
-        yield f"{clock}  {visible(f'undo:{after.name}')}: {old} → {after.undo.status}{why}"
+def _job_changes(before: WorkflowStatus | None, after: WorkflowStatus) -> Iterator[str]:
+    """A line for each undo job and hook that has moved on."""
+    known = {} if before is None else _jobs(before)
+    for name, job in _jobs(after).items():
+        old = known[name].status if name in known else TaskState.PENDING
+        if job.status is not old:
+            why = f": {visible(brief(job.error))}" if job.status.is_bad and job.error else ""
+            yield f"{clock_of(after)}  {visible(name)}: {old} → {job.status}{why}"
+
+
+def _jobs(status: WorkflowStatus) -> dict[str, JobStatus]:
+    """The undo jobs and hooks there are, by what they are called."""
+    tasks = (status.tasks or {}).items()
+    undo = {job_name(name, JobRole.UNDO): task.undo for name, task in tasks if task.undo is not None}
+    return undo | {job_name(name, JobRole.HOOK): hook for name, hook in (status.hooks or {}).items()}
 
 
 def config_lines(target: Target | None, config: Mapping[str, object]) -> Iterator[str]:

@@ -17,7 +17,7 @@ from typing import Any, TextIO
 
 PIECE = 32_768  # characters per write: an unbuffered pipe that closes during a write says so only at the next one
 
-_PLAIN = str.maketrans({"→": "->", "—": "-", "…": "...", "✔": "OK", "✘": "X", "⚠": "!", "▶": ">"})
+_PLAIN = str.maketrans({"→": "->", "—": "-", "…": "...", "✔": "OK", "✘": "X", "⚠": "!", "▶": ">", "↶": "(undo)"})
 _COLOURS = {
     "completed": "32",
     "running": "36",

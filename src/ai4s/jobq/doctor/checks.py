@@ -272,7 +272,7 @@ async def _running_for(site: Site, row: IndexRecord, limit_s: float) -> list[tup
         return []
     run, size = loaded.run, len(loaded.run.graph)
     return [
-        (f"{row.workflow_id}/{job_row(job.number, size)}", f"{row.workflow_id}/{run.graph.name(job.number)}", age_s)
+        (f"{row.workflow_id}/{job_row(job.number, size)}", f"{row.workflow_id}/{run.graph.job_name(job.number)}", age_s)
         for job in (*run.tasks, *run.jobs.values())
         if job.state is TaskState.RUNNING
         and job.started_at is not None

@@ -1,4 +1,7 @@
-"""The picture of a workflow's history: for each task when it waited, when it ran, and how each attempt ended."""
+"""The picture of a workflow's history: for each job when it waited, when it ran, and how each attempt ended.
+
+Tasks come first; undo jobs and hooks follow under headings of their own, with bars that are outlines, the undo jobs' dashed.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from ai4s.jobq.drawing.palette import FAINT_INK, GRID, INK, colour_of, draw_legend
+from ai4s.jobq.drawing.palette import EDGE, FAINT_INK, GRID, INK, UNDO_DASH, Colour, colour_of, draw_legend
 from ai4s.jobq.drawing.svg import Svg, bold_px, shortened, text_px
+from ai4s.jobq.engine.job_names import JobRole
 from ai4s.jobq.engine.states import TaskState
 from ai4s.jobq.history import Attempt, WorkflowHistory
 from ai4s.jobq.layers import layer_of
 
-MOST_ROWS = 400  # beyond that the tasks of a layer share a row
+MOST_ROWS = 400  # of tasks; beyond that those of a layer share a row. As many of undo jobs
 ROW_PX = 18.0
 BAR_PX = 11.0
 WAIT_PX = 3.0
+HEADING_PX = 22.0
 MARGIN = 20.0
 TOP_PX = 76.0
 CHART_PX = 900.0
@@ -34,22 +39,48 @@ _LEGEND: Mapping[str, str] = {
     **{str(state): colour_of(state).strong for state in (TaskState.COMPLETED, TaskState.FAILED, TaskState.RUNNING)},
     "lost or stopped": colour_of(TaskState.CANCELLED).strong,
 }
+_WORDS: Mapping[JobRole, str] = {JobRole.TASK: "task", JobRole.UNDO: "undo job", JobRole.HOOK: "hook"}
 _NOT_ITS_FAULT = frozenset({"lost", "preempted", "cancelled"})
 
 
 def gantt_svg(history: WorkflowHistory) -> str:
-    """The history as an SVG document: a row per task in order of its start, a bar per attempt."""
+    """The history as an SVG document: a row per job in order of its start, a bar per attempt."""
     svg = Svg()
-    rows = _rows(history.attempts)
-    chart = _chart(history, rows)
-    _draw_title(svg, history, rows)
-    chart.draw_axis(svg, bottom=TOP_PX + ROW_PX * max(len(rows), 1))
-    for number, (name, attempts) in enumerate(rows.items()):
-        chart.draw_row(svg, TOP_PX + ROW_PX * number, name, attempts)
-    if not rows:
+    sections = _sections(history.attempts)
+    chart = _chart(history, sections)
+    _draw_title(svg, history, sections)
+    bottom = TOP_PX + max(sum(section.height for section in sections), ROW_PX)
+    chart.draw_axis(svg, bottom=bottom)
+    top = TOP_PX
+    for section in sections:
+        chart.draw_section(svg, top, section)
+        top += section.height
+    if not sections:
         svg.text(MARGIN, TOP_PX + 13, "Nothing was started.", fill=FAINT_INK)
-    height = TOP_PX + ROW_PX * max(len(rows), 1) + MARGIN
-    return svg.document(chart.left + CHART_PX + 3 * MARGIN, height, title=f"{history.name} {history.workflow_id}")
+    return svg.document(
+        chart.left + CHART_PX + 3 * MARGIN, bottom + MARGIN, title=f"{history.name} {history.workflow_id}"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Section:
+    """The rows of all jobs of one role, by what they are called."""
+
+    role: JobRole
+    rows: Mapping[str, Sequence[Attempt]]
+
+    @property
+    def heading(self) -> str:
+        """Nothing above tasks: they are what the picture is of."""
+        return "" if self.role is JobRole.TASK else f"{_WORDS[self.role]}s"
+
+    @property
+    def height(self) -> float:
+        return ROW_PX * len(self.rows) + HEADING_PX * bool(self.heading)
+
+    @property
+    def attempts(self) -> list[Attempt]:
+        return [attempt for attempts in self.rows.values() for attempt in attempts]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +106,15 @@ class _Chart:
             for y in (TOP_PX - 9, bottom + 11):
                 svg.text(x, y, duration_text(number * step_s), fill=FAINT_INK, size=10, anchor="middle")
 
-    def draw_row(self, svg: Svg, top: float, name: str, attempts: Sequence[Attempt]) -> None:
+    def draw_section(self, svg: Svg, top: float, section: _Section) -> None:
+        if section.heading:
+            svg.line(MARGIN, top + HEADING_PX / 3, self.left + CHART_PX, top + HEADING_PX / 3, stroke=EDGE)
+            svg.text(MARGIN, top + HEADING_PX - 2, section.heading, fill=FAINT_INK, size=10)
+            top += HEADING_PX
+        for number, (name, attempts) in enumerate(section.rows.items()):
+            self._draw_row(svg, top + ROW_PX * number, name, attempts)
+
+    def _draw_row(self, svg: Svg, top: float, name: str, attempts: Sequence[Attempt]) -> None:
         svg.text(self.left - 8, top + 13, shortened(name, NAME_PX), fill=INK, anchor="end")
         for attempt in attempts:
             self._draw_attempt(svg, top, attempt)
@@ -84,18 +123,31 @@ class _Chart:
         ends_at = attempt.ended_at or self.ends_at
         title = _title(attempt)
         if attempt.ready_at is not None:
-            begun_at = attempt.started_at or ends_at
-            self._bar(svg, attempt.ready_at, begun_at, top + (ROW_PX - WAIT_PX) / 2, WAIT_PX, fill=_WAIT, title=title)
+            x, width = self._place(attempt.ready_at, attempt.started_at or ends_at)
+            svg.rect(
+                x, top + (ROW_PX - WAIT_PX) / 2, width, WAIT_PX, fill=_WAIT, radius=min(2.0, width / 3), title=title
+            )
         if attempt.started_at is not None or attempt.ended_at is not None:
-            started_at = attempt.started_at or ends_at
-            self._bar(svg, started_at, ends_at, top + (ROW_PX - BAR_PX) / 2, BAR_PX, fill=_colour(attempt), title=title)
+            x, width = self._place(attempt.started_at or ends_at, ends_at)
+            _draw_bar(svg, x, top + (ROW_PX - BAR_PX) / 2, width, attempt, title=title)
 
-    def _bar(
-        self, svg: Svg, since: datetime, until: datetime, y: float, height: float, *, fill: str, title: str
-    ) -> None:
+    def _place(self, since: datetime, until: datetime) -> tuple[float, float]:
+        """Where a bar begins, and how long it is."""
         x = max(self.x(since), self.left)
-        width = max(self.x(until) - x, LEAST_BAR_PX)
-        svg.rect(x, y, width, height, fill=fill, radius=min(2.0, width / 3), title=title)
+        return x, max(self.x(until) - x, LEAST_BAR_PX)
+
+
+def _draw_bar(svg: Svg, x: float, y: float, width: float, attempt: Attempt, *, title: str) -> None:
+    colour, radius = _colour(attempt), min(2.0, width / 3)
+    match attempt.role:
+        case JobRole.TASK:
+            svg.rect(x, y, width, BAR_PX, fill=colour.strong, radius=radius, title=title)
+        case JobRole.UNDO:
+            svg.rect(
+                x, y, width, BAR_PX, fill=colour.area, stroke=colour.strong, radius=radius, dash=UNDO_DASH, title=title
+            )
+        case JobRole.HOOK:
+            svg.rect(x, y, width, BAR_PX, fill=colour.area, stroke=colour.strong, radius=radius, title=title)
 
 
 def duration_text(seconds: float) -> str:
@@ -116,10 +168,15 @@ def duration_text(seconds: float) -> str:
     return f"{days}d{hours:02d}h" if hours else f"{days}d"
 
 
+def _sections(attempts: Sequence[Attempt]) -> list[_Section]:
+    """The rows of tasks, of undo jobs and of hooks, where there are any."""
+    found = [_Section(role, _rows([attempt for attempt in attempts if attempt.role is role])) for role in JobRole]
+    return [section for section in found if section.rows]
+
+
 def _rows(attempts: Sequence[Attempt]) -> dict[str, list[Attempt]]:
-    """The attempts of each row, rows in order of their first one; a row is a task, of many tasks a layer."""
-    tasks = {attempt.task for attempt in attempts}
-    by_layer = len(tasks) > MOST_ROWS
+    """The attempts of each row, rows in order of their first one; a row is a job, of many jobs a layer."""
+    by_layer = len({attempt.task for attempt in attempts}) > MOST_ROWS
     rows: dict[str, list[Attempt]] = {}
     for attempt in sorted(attempts, key=lambda attempt: list(_times(attempt))[:1]):
         rows.setdefault(layer_of(attempt.task) if by_layer else attempt.task, []).append(attempt)
@@ -130,11 +187,12 @@ def _times(attempt: Attempt) -> Iterator[datetime]:
     return (time for time in (attempt.ready_at, attempt.started_at, attempt.ended_at) if time is not None)
 
 
-def _chart(history: WorkflowHistory, rows: Mapping[str, Sequence[Attempt]]) -> _Chart:
-    times = [time for attempts in rows.values() for attempt in attempts for time in _times(attempt)]
-    longest = max((text_px(shortened(name, NAME_PX)) for name in rows), default=0.0)
+def _chart(history: WorkflowHistory, sections: Sequence[_Section]) -> _Chart:
+    shown = [attempt for section in sections for attempt in section.attempts]
+    times = [time for attempt in shown for time in _times(attempt)]
+    longest = max((text_px(shortened(name, NAME_PX)) for section in sections for name in section.rows), default=0.0)
     begins_at = min(times, default=history.created_at)
-    going_on = any(attempt.ended_at is None for attempts in rows.values() for attempt in attempts)
+    going_on = any(attempt.ended_at is None for attempt in shown)
     ends_at = max([*times, begins_at, *([history.as_of] if going_on else [])])
     if ends_at == begins_at:
         ends_at += timedelta(milliseconds=1)
@@ -146,21 +204,25 @@ def _step(span_s: float) -> float:
     return next((step for step in _STEPS_S if span_s / step <= TICKS), 86_400 * -(-span_s // (86_400 * TICKS)))
 
 
-def _draw_title(svg: Svg, history: WorkflowHistory, rows: Mapping[str, Sequence[Attempt]]) -> None:
+def _draw_title(svg: Svg, history: WorkflowHistory, sections: Sequence[_Section]) -> None:
     svg.text(MARGIN, 24, history.name, bold=True, size=15)
-    attempts = sum(map(len, rows.values()))
-    tasks = len({attempt.task for attempt in history.attempts})
-    more = tasks - len({attempt.task for found in rows.values() for attempt in found})
-    facts = f"{history.workflow_id} · {history.status} · {attempts:,} attempts of {tasks - more:,} tasks"
-    facts += f", {more:,} more tasks are not shown" if more else ""
+    attempts = sum(len(section.attempts) for section in sections)
+    jobs = {role: {attempt.task for attempt in history.attempts if attempt.role is role} for role in JobRole}
+    shown = {section.role: len({attempt.task for attempt in section.attempts}) for section in sections}
+    named = [_counted(shown.get(role, 0), role) for role in JobRole if role is JobRole.TASK or jobs[role]]
+    more = sum(map(len, jobs.values())) - sum(shown.values())
+    facts = f"{history.workflow_id} · {history.status} · {attempts:,} attempts of {', '.join(named)}"
+    facts += f", {more:,} more are not shown" if more else ""
     svg.text(MARGIN + bold_px(history.name, 15) + 12, 24, facts, fill=FAINT_INK)
     draw_legend(svg, MARGIN, 46, _LEGEND)
 
 
-def _colour(attempt: Attempt) -> str:
-    if attempt.cause in _NOT_ITS_FAULT:
-        return colour_of(TaskState.CANCELLED).strong
-    return colour_of(attempt.outcome).strong
+def _counted(number: int, role: JobRole) -> str:
+    return f"{number:,} {_WORDS[role]}{'s' * (number != 1)}"
+
+
+def _colour(attempt: Attempt) -> Colour:
+    return colour_of(TaskState.CANCELLED if attempt.cause in _NOT_ITS_FAULT else attempt.outcome)
 
 
 def _title(attempt: Attempt) -> str:

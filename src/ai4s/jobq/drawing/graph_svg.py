@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ai4s.jobq.drawing.graph_text import UNDOABLE_MARK, WORDS
 from ai4s.jobq.drawing.layered import Layout, layout
-from ai4s.jobq.drawing.palette import EDGE, FAINT_INK, INK, colour_of, draw_legend
+from ai4s.jobq.drawing.palette import EDGE, FAINT_INK, INK, UNDO_DASH, colour_of, draw_legend
 from ai4s.jobq.drawing.svg import Svg, bold_px, point, shortened, text_px
+from ai4s.jobq.engine.job_names import JobRole
 from ai4s.jobq.engine.states import TaskState
 from ai4s.jobq.graph import Node, TaskGraph
 
@@ -25,11 +27,15 @@ WIDEST = 1800.0  # from left to right; wider pictures run from top to bottom if 
 
 
 def graph_svg(graph: TaskGraph) -> str:
-    """The graph as an SVG document: tasks from left to right or top to bottom, coloured by state."""
+    """The graph as an SVG document: tasks from left to right or top to bottom, coloured by state.
+
+    Dashed lines lead to undo jobs, whose boxes are dashed too, and to hooks, whose boxes are round at both ends.
+    """
     svg = Svg()
     picture = _picture(graph)
+    dashed = _ends_of_dashed(graph, picture.layout)
     for route in picture.layout.routes:
-        picture.draw_route(svg, route)
+        picture.draw_route(svg, route, dash=UNDO_DASH if route[-1] in dashed else "")
     for number, node in enumerate(graph.nodes):
         picture.draw_node(svg, number, node)
     _draw_junctions(svg, picture)
@@ -70,7 +76,7 @@ class _Picture:
         x, y = (along, across) if self.flat else (across, along)
         return x + MARGIN, y + TITLE_PX
 
-    def draw_route(self, svg: Svg, route: Sequence[int]) -> None:
+    def draw_route(self, svg: Svg, route: Sequence[int], *, dash: str) -> None:
         """A smooth line that enters and leaves every rank straight."""
         start = self._sides(route[0])[1]
         commands = [f"M{point(*start)}"]
@@ -80,7 +86,7 @@ class _Picture:
             if vertex != route[-1] and behind != ahead:
                 commands.append(f"L{point(*behind)}")
             start = behind
-        svg.path(commands, stroke=EDGE, arrow=self.layout.is_node(route[-1]))
+        svg.path(commands, stroke=EDGE, dash=dash, arrow=self.layout.is_node(route[-1]))
 
     def _sides(self, vertex: int) -> tuple[tuple[float, float], tuple[float, float]]:
         """Where a line enters a vertex, and where it leaves it."""
@@ -106,17 +112,41 @@ class _Picture:
         width, height = self.widths[number], self.heights[number]
         left, top = x - width / 2, y - height / 2
         colour = colour_of(node.state)
-        dash = "4 3" if node.state in (TaskState.SKIPPED, TaskState.PENDING) else ""
+        radius = height / 2 if node.role is JobRole.HOOK else 5
+        title = _title(node)
         svg.rect(
-            left, top, width, height, fill=colour.area, stroke=colour.strong, radius=5, dash=dash, title=_title(node)
+            left,
+            top,
+            width,
+            height,
+            fill=colour.area,
+            stroke=colour.strong,
+            radius=radius,
+            dash=_dash(node),
+            title=title,
         )
-        if node.tasks == 1:
+        if node.undoable:
+            svg.text(left + width - 3, top + 10, UNDOABLE_MARK, anchor="end", fill=FAINT_INK, size=10)
+        if node.jobs == 1:
             svg.text(x, y + 4, shortened(node.label, LABEL_PX), anchor="middle", fill=INK)
             return
         svg.text(x, top + 16, shortened(node.label, LABEL_PX), anchor="middle", fill=INK)
-        svg.text(x, top + 28, f"{node.tasks:,} tasks", anchor="middle", fill=FAINT_INK, size=10)
+        svg.text(x, top + 28, f"{node.jobs:,} {WORDS[node.role]}", anchor="middle", fill=FAINT_INK, size=10)
         if node.counts:
             _draw_shares(svg, node, left + 6, top + height - 8, width - 12)
+
+
+def _dash(node: Node) -> str:
+    if node.role is JobRole.UNDO:
+        return UNDO_DASH
+    return "4 3" if node.state in (TaskState.SKIPPED, TaskState.PENDING) else ""
+
+
+def _ends_of_dashed(graph: TaskGraph, made: Layout) -> frozenset[int]:
+    """The vertices in which dashed lines end: all nodes but tasks, and the junctions on the way to them."""
+    others = {number for number, node in enumerate(graph.nodes) if node.role is not JobRole.TASK}
+    before = {route[0] for route in made.routes if route[-1] in others and not made.is_node(route[0])}
+    return frozenset(others | before)
 
 
 def _picture(graph: TaskGraph) -> _Picture:
@@ -130,10 +160,9 @@ def _picture(graph: TaskGraph) -> _Picture:
 
 def _laid_out(graph: TaskGraph, *, flat: bool) -> _Picture:
     widths = [
-        max(text_px(shortened(node.label, LABEL_PX)), 60 if node.tasks > 1 else 24) + 2 * PADDING
-        for node in graph.nodes
+        max(text_px(shortened(node.label, LABEL_PX)), 60 if node.jobs > 1 else 24) + 2 * PADDING for node in graph.nodes
     ]
-    heights = [BOX_HEIGHT if node.tasks == 1 else GROUP_HEIGHT + 6 * bool(node.counts) for node in graph.nodes]
+    heights = [BOX_HEIGHT if node.jobs == 1 else GROUP_HEIGHT + 6 * bool(node.counts) for node in graph.nodes]
     made = layout(graph.parents, heights if flat else widths, gap=GAP)
     lengths = widths if flat else heights
     thickness = [
@@ -165,7 +194,7 @@ def _draw_title(svg: Svg, graph: TaskGraph) -> float:
     """Name, size and legend above the picture; how wide they are."""
     svg.text(MARGIN, 24, graph.name, bold=True, size=15)
     size = f"{graph.tasks:,} tasks" if graph.tasks != 1 else "1 task"
-    size += f" in {len(graph.nodes)} groups" if graph.is_rolled_up else ""
+    size += f" in {graph.groups} groups" if graph.is_rolled_up else ""
     name_px = bold_px(graph.name, 15)
     svg.text(MARGIN + name_px + 12, 24, size, fill=FAINT_INK)
     legend = {f"{state} {count:,}": colour_of(state).strong for state, count in graph.counts.items()}
@@ -174,7 +203,7 @@ def _draw_title(svg: Svg, graph: TaskGraph) -> float:
 
 def _draw_shares(svg: Svg, node: Node, x: float, y: float, width: float) -> None:
     """A bar that shows how many of a group's tasks are in each state; one failure among thousands is seen too."""
-    shares = {state: max(width * node.counts[state] / node.tasks, LEAST_SHARE_PX) for state in node.counts}
+    shares = {state: max(width * node.counts[state] / node.jobs, LEAST_SHARE_PX) for state in node.counts}
     scale = width / sum(shares.values())
     for state in TaskState:
         if state in shares:
@@ -183,5 +212,7 @@ def _draw_shares(svg: Svg, node: Node, x: float, y: float, width: float) -> None
 
 
 def _title(node: Node) -> str:
+    """What the pointer tells of a node."""
     states = ", ".join(f"{node.counts[state]:,} {state}" for state in TaskState if node.counts.get(state))
-    return f"{node.label}: {states}" if node.counts and node.tasks > 1 else f"{node.label}  {node.state or ''}".rstrip()
+    told = f"{node.label}: {states}" if node.counts and node.jobs > 1 else f"{node.label}  {node.state or ''}".rstrip()
+    return f"{told}\nhas an undo command" if node.undoable else told

@@ -4,33 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ai4s.jobq.drawing.palette import colour_of
+from ai4s.jobq.drawing.palette import UNDO_DASH, colour_of
+from ai4s.jobq.engine.job_names import JobRole
 from ai4s.jobq.engine.states import TaskState
 from ai4s.jobq.graph import Node, TaskGraph
 
 NAMED_PARENTS = 4
-TASKS_WORD = "tasks"
+UNDOABLE_MARK = "↶"
+
+WORDS = {JobRole.TASK: "tasks", JobRole.UNDO: "undo jobs", JobRole.HOOK: "hooks"}
+_AFTER_LAYERS = {JobRole.UNDO: "undo", JobRole.HOOK: "end"}
 
 
 def layer_rows(graph: TaskGraph) -> list[tuple[str, str, str, str]]:
-    """A row per node, layer after layer: layer number (once), label, state, what it waits for."""
-    order = sorted(range(len(graph.nodes)), key=lambda number: graph.depths[number])
-    rows, before = [], -1
-    for number in order:
-        node, depth = graph.nodes[number], graph.depths[number]
-        rows.append((str(depth + 1) if depth != before else "", label_of(node), states_of(node), _above(graph, number)))
-        before = depth
+    """A row per node, layer after layer, then undo jobs and hooks: layer (once), label, state, what it waits for."""
+    tasks = sorted(range(graph.groups), key=lambda number: graph.depths[number])
+    rows, before = [], ""
+    for number in (*tasks, *range(graph.groups, len(graph.nodes))):
+        node = graph.nodes[number]
+        layer = _AFTER_LAYERS.get(node.role, str(graph.depths[number] + 1))
+        rows.append((layer if layer != before else "", label_of(node), states_of(node), _above(graph, number)))
+        before = layer
     return rows
 
 
 def label_of(node: Node) -> str:
     """What a node is called in text."""
-    return node.label if node.tasks == 1 else f"{node.label} ({node.tasks:,} {TASKS_WORD})"
+    label = node.label if node.jobs == 1 else f"{node.label} ({node.jobs:,} {WORDS[node.role]})"
+    return f"{label} {UNDOABLE_MARK}" if node.undoable else label
 
 
 def states_of(node: Node) -> str:
-    """The state of a task, or how many of a group's tasks are in each."""
-    if node.tasks == 1:
+    """The state of a job, or how many of a group's jobs are in each."""
+    if node.jobs == 1:
         return "" if node.state is None else str(node.state)
     return ", ".join(f"{node.counts[state]:,} {state}" for state in TaskState if node.counts.get(state))
 
@@ -42,13 +48,19 @@ def mermaid(graph: TaskGraph) -> Iterator[str]:
     yield "---"
     yield "flowchart LR"
     for number, node in enumerate(graph.nodes):
+        begin, end = ("([", "])") if node.role is JobRole.HOOK else ("[", "]")
         mark = "" if node.state is None else f":::{node.state}"
-        yield f'  t{number}["{_mermaid_text(_label_with_states(node))}"]{mark}'
+        yield f'  t{number}{begin}"{_mermaid_text(_label_with_states(node))}"{end}{mark}'
     for parent, child in graph.edges:
-        yield f"  t{parent} --> t{child}"
+        arrow = "-->" if graph.nodes[child].role is JobRole.TASK else "-.->"
+        yield f"  t{parent} {arrow} t{child}"
     for state in _states(graph):
         colour = colour_of(state)
         yield f"  classDef {state} fill:{colour.area},stroke:{colour.strong},color:#1f2328"
+    undo = [f"t{number}" for number, node in enumerate(graph.nodes) if node.role is JobRole.UNDO]
+    if undo:
+        yield f"  classDef undo stroke-dasharray:{UNDO_DASH}"
+        yield f"  class {','.join(undo)} undo"
 
 
 def dot(graph: TaskGraph) -> Iterator[str]:
@@ -59,13 +71,22 @@ def dot(graph: TaskGraph) -> Iterator[str]:
     for number, node in enumerate(graph.nodes):
         colour = colour_of(node.state)
         paint = "" if node.state is None else f', fillcolor="{colour.area}", color="{colour.strong}"'
-        yield f"  t{number} [label={_dot_text(_label_with_states(node))}{paint}];"
+        yield f"  t{number} [label={_dot_text(_label_with_states(node))}{_DOT_SHAPES[node.role]}{paint}];"
     for parent, child in graph.edges:
-        yield f"  t{parent} -> t{child};"
+        yield f"  t{parent} -> t{child}{'' if graph.nodes[child].role is JobRole.TASK else ' [style=dashed]'};"
     yield "}"
 
 
+_DOT_SHAPES = {
+    JobRole.TASK: "",
+    JobRole.UNDO: ', style="rounded,filled,dashed"',
+    JobRole.HOOK: ', shape=oval, style="filled"',
+}
+
+
 def _above(graph: TaskGraph, number: int) -> str:
+    if graph.nodes[number].role is JobRole.HOOK:
+        return "everything"
     parents = graph.parents[number]
     named = ", ".join(graph.nodes[parent].label for parent in parents[:NAMED_PARENTS])
     more = len(parents) - NAMED_PARENTS
@@ -74,7 +95,7 @@ def _above(graph: TaskGraph, number: int) -> str:
 
 def _label_with_states(node: Node) -> str:
     states = states_of(node)
-    return f"{label_of(node)}\n{states}" if node.tasks > 1 and states else label_of(node)
+    return f"{label_of(node)}\n{states}" if node.jobs > 1 and states else label_of(node)
 
 
 def _states(graph: TaskGraph) -> list[TaskState]:

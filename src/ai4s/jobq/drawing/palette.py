@@ -12,6 +12,7 @@ INK = "#1f2328"
 FAINT_INK = "#59636e"
 EDGE = "#8c959f"
 GRID = "#e4e8ec"
+UNDO_DASH = "3 2"  # of everything that is drawn of undo jobs
 SWATCH_PX = 12.0
 _GAP_PX = 18.0
 

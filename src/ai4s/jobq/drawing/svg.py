@@ -68,10 +68,14 @@ class Svg:
         """A thin straight line."""
         self._parts.append(f"<line{_attributes(x1=x1, y1=y1, x2=x2, y2=y2, stroke=stroke, stroke_dasharray=dash)}/>")
 
-    def path(self, commands: Sequence[str], *, stroke: str, arrow: bool = False) -> None:
+    def path(self, commands: Sequence[str], *, stroke: str, dash: str = "", arrow: bool = False) -> None:
         """A line of any shape; with ``arrow`` it ends in one."""
         shape = _attributes(
-            d=" ".join(commands), fill="none", stroke=stroke, marker_end="url(#arrow)" if arrow else None
+            d=" ".join(commands),
+            fill="none",
+            stroke=stroke,
+            stroke_dasharray=dash,
+            marker_end="url(#arrow)" if arrow else None,
         )
         self._parts.append(f"<path{shape}/>")
 

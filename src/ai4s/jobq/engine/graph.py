@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from ai4s.jobq.definition.model import DepPolicy, Task, WorkflowDefinition
 from ai4s.jobq.definition.parts import Job
+from ai4s.jobq.engine.job_names import JobRole, job_name, role_of
 from ai4s.jobq.engine.states import JobKind
 
 if TYPE_CHECKING:
@@ -108,11 +109,25 @@ class Graph:
         return self.definition.hook_queue_of(self.job(number))
 
     def name(self, number: int) -> str:
-        """What a job is called."""
+        """The name in the definition of what a job belongs to: of its task, or of the field that holds the hook."""
         size = len(self)
         if number >= 2 * size:
             return self.hooks[number - 2 * size].name
         return self.definition.tasks[number % size].name
+
+    def role(self, number: int) -> JobRole:
+        """What a job is to people."""
+        return role_of(self.kind(number))
+
+    def job_name(self, number: int) -> str:
+        """What a job is called among all jobs of the run."""
+        return job_name(self.name(number), self.role(number))
+
+    @cached_property
+    def numbers_by_job_name(self) -> dict[str, int]:
+        """The numbers of all jobs there may be; where a task and another job have the same name, the task's."""
+        others = {self.job_name(number): number for number in self.job_numbers()}
+        return self.numbers | {name: number for name, number in others.items() if name not in self.numbers}
 
     def retries(self, number: int) -> int:
         """How many more attempts a job has after a first one that failed."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from ai4s.jobq.engine.run import WorkflowRun
-from ai4s.jobq.engine.states import JobKind, TaskState
+from ai4s.jobq.engine.states import TaskState
 from ai4s.jobq.engine.task_run import TaskRun
 from ai4s.jobq.errors import AccessDeniedError, CorruptRecordError, StorageUnavailableError
 from ai4s.jobq.ports.clock import Clock
@@ -68,9 +68,8 @@ class Evidence:
         return [*self.run.tasks, *self.run.jobs.values()]
 
     def name(self, number: int) -> str:
-        """What a job is called among people."""
-        name = self.run.graph.name(number)
-        return f"undo of {name}" if self.run.graph.kind(number) is JobKind.UNDO else name
+        """What a job is called."""
+        return self.run.graph.job_name(number)
 
     def queue_name(self, task: TaskRun) -> str:
         return self.run.graph.queue(task.number)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+from ai4s.jobq.engine.job_names import job_name, role_of
 from ai4s.jobq.ids import new_nonce
 from ai4s.jobq.store.wire import Cause, PlainJob, TaskMessage
 from ai4s.jobq.worker.lease import Lease
@@ -25,7 +26,7 @@ class Ending(Enum):
 
 @dataclass(slots=True, eq=False)
 class TaskAssignment:
-    """An attempt of a workflow task. ``started``: from here on it is no longer simply given back."""
+    """An attempt of a workflow task, an undo job or a hook. ``started``: from here on it is no longer simply given back."""
 
     task: TaskMessage
     lease: Lease
@@ -37,7 +38,7 @@ class TaskAssignment:
     @property
     def label(self) -> str:
         """Whose it is, for people."""
-        return f"{self.task.workflow_id}/{self.task.task_name}"
+        return f"{self.task.workflow_id}/{job_name(self.task.task_name, role_of(self.task.kind))}"
 
     @property
     def key(self) -> str:
