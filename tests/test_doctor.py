@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from ai4s.jobq.adapters.local import open_local
+from ai4s.jobq.definition.model import Task, WorkflowDefinition
+from ai4s.jobq.definition.parts import Job
 from ai4s.jobq.doctor.examine import config_failure, examine, examine_store
 from ai4s.jobq.doctor.finding import Finding, Report, Verdict
 from ai4s.jobq.doctor.repair import SUBMIT_S, repair_index
@@ -300,24 +302,45 @@ async def test_tasks_on_a_queue_without_a_live_worker_are_told_with_the_command_
 async def test_tasks_left_behind_by_a_dead_worker_are_told_though_none_waits(scene: Scene) -> None:
     await scene.submit()
     await scene.run_first_task()
-    gone = await scene.worker(
-        seen_at=scene.clock.now() - timedelta(seconds=70), worker_id="w", executions=("w1/t000000",)
-    )
+    await scene.worker(seen_at=scene.clock.now() - timedelta(seconds=70))
 
     finding = (await scene.findings())["Workers"]
+
     assert finding.message == f"no live worker on: default (1 task; last seen: {HOST} 1m ago)"
+    await scene.worker(worker_id="another")
+    assert (await scene.findings())["Workers"].message == "every queue with tasks has one (default)"
 
-    await scene.worker(seen_at=gone.seen_at, worker_id="w", executions=("w1/t000001",))
-    assert (await scene.findings())["Workers"].message == "no task waits for one"
+
+async def test_undo_jobs_left_behind_are_told_though_no_task_runs(scene: Scene) -> None:
+    job = Job(kwargs={"cmd": "x"}, queue="disk")
+    definition = WorkflowDefinition(name="flow", tasks=(Task(name="a", undo=job),))
+    await scene.store.submit(definition, now=scene.clock.now(), workflow_id="w1")
+    row: dict[str, Value] = {"v": 1, "life": 1, "attempt": 1, "facts": "{}"}
+    rows = [Merge("t000000", {**row, "state": "completed"}), Merge("u000000", {**row, "state": "running"})]
+    await scene.store.table.transact("w1", rows)
+    await scene.change("w1", state=WorkflowState.COMPENSATING, counts={TaskState.COMPLETED: 1}, queues={})
+
+    assert (await scene.findings())["Workers"].message == "no live worker on: disk (1 task; none seen)"
 
 
-async def test_a_worker_killed_is_told_within_a_minute_of_its_last_sign(scene: Scene) -> None:
+async def test_a_worker_that_fell_silent_on_another_host_is_told_within_a_minute(scene: Scene) -> None:
+    """Half a minute after its last sign it is watched, for less than another half."""
     await scene.submit()
     await scene.wait_on_queue()
     await scene.worker()
 
-    assert (await scene.findings(later=timedelta(seconds=59)))["Workers"].verdict is Verdict.PASS
-    assert (await scene.findings(later=timedelta(seconds=61)))["Workers"].verdict is Verdict.WARN
+    assert (await scene.findings(later=timedelta(seconds=29)))["Workers"].verdict is Verdict.PASS
+    assert (await scene.findings(later=timedelta(seconds=31)))["Workers"].verdict is Verdict.WARN
+
+
+async def test_a_worker_of_this_host_is_told_at_once_when_its_process_has_ended(scene: Scene) -> None:
+    await scene.submit()
+    await scene.wait_on_queue()
+    await scene.worker(process=f"{this_owner()}0")
+
+    assert (await scene.findings())[
+        "Workers"
+    ].message == f"no live worker on: default (1 task; last seen: {HOST} 0s ago)"
 
 
 async def test_a_worker_whose_clock_is_wrong_is_alive_if_its_row_changes(scene: Scene) -> None:

@@ -12,15 +12,26 @@ from typing import Any
 import pytest
 
 from ai4s.jobq.adapters.local import open_local
+from ai4s.jobq.owner import this_owner
 from ai4s.jobq.ports.clock import SystemClock
-from ai4s.jobq.signs import AT_ONCE, Life, Patience, WorkerSign, claims, live_queues, worker_signs
+from ai4s.jobq.signs import (
+    AT_ONCE,
+    FRESH_S,
+    WORKER_WATCH_S,
+    Life,
+    Patience,
+    WorkerSign,
+    claims,
+    live_queues,
+    worker_signs,
+)
 from ai4s.jobq.store.layout import Names
-from ai4s.jobq.store.workers import WorkerRecord, WorkerRegistry
+from ai4s.jobq.store.workers import HEARTBEAT_S, WorkerRecord, WorkerRegistry
 from tests.coordinator.stage import QUICK, JumpingClock, Stage
 from tests.support.waiting import until
 
 CLOCK = SystemClock()
-NO_PROCESS = 2**22 - 1  # beyond what this kernel gives out
+ENDED_PROCESS = f"{this_owner()}0"  # of this very pid, but started at another time
 
 
 @pytest.fixture
@@ -43,10 +54,10 @@ async def signs(registry: WorkerRegistry, patience: Patience = AT_ONCE, **which:
 
 async def test_a_record_comes_back_with_its_times(registry: WorkerRegistry) -> None:
     asked_at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-    await registry.announce(worker("w", asked_at=asked_at, executions=("wf/t000001",)))
+    await registry.announce(worker("w", asked_at=asked_at, executions=("wf/t000001",), process="h/b/p"))
 
     record = (await signs(registry))["w"].record
-    assert record.asked_at == asked_at
+    assert (record.asked_at, record.process) == (asked_at, "h/b/p")
     assert record.seen_at is not None
 
 
@@ -74,13 +85,35 @@ async def test_only_the_queues_asked_for_are_told(registry: WorkerRegistry) -> N
     assert (await signs(registry, queues={"gpu"})).keys() == {"b"}
 
 
-async def test_a_silent_worker_of_this_host_without_a_process_is_dead_without_watching(
-    registry: WorkerRegistry,
-) -> None:
-    gone = worker("gone", host=socket.gethostname(), pid=NO_PROCESS, silent=timedelta(minutes=2))
-    await registry.announce(gone)
+async def test_a_worker_of_this_host_whose_process_has_ended_is_dead_at_once(registry: WorkerRegistry) -> None:
+    await registry.announce(worker("gone", process=ENDED_PROCESS, executions=("wf/t000001",)))
+    await registry.announce(worker("here", queue="other", process=this_owner()))
 
-    assert (await signs(registry, Patience(worker_s=600)))["gone"].life is Life.DEAD
+    found = await signs(registry, Patience(worker_s=600))
+
+    assert {name: sign.life for name, sign in found.items()} == {"gone": Life.DEAD, "here": Life.LIVE}
+    assert claims(found.values()) == set()
+
+
+async def test_a_worker_of_another_host_is_silent_when_watched_in_vain(registry: WorkerRegistry) -> None:
+    elsewhere = ENDED_PROCESS.replace(socket.gethostname(), "elsewhere", 1)
+    await registry.announce(worker("w", process=elsewhere, silent=timedelta(seconds=FRESH_S + 1)))
+
+    assert (await signs(registry, Patience(worker_s=0.05, look_s=0.01)))["w"].life is Life.SILENT
+    assert (await signs(registry))["w"].life is Life.LIVE
+
+
+async def test_a_fresh_row_is_not_watched(registry: WorkerRegistry) -> None:
+    await registry.announce(worker("w", silent=timedelta(seconds=FRESH_S - 5)))
+
+    assert (await signs(registry, Patience(worker_s=600)))["w"].life is Life.LIVE
+
+
+def test_a_death_is_told_within_a_minute() -> None:
+    """A worker that dies right after a sign: its row gets old, is watched, and that is all within the minute."""
+    assert HEARTBEAT_S < FRESH_S
+    assert WORKER_WATCH_S > HEARTBEAT_S
+    assert FRESH_S + WORKER_WATCH_S < 60 - 5
 
 
 async def test_a_queue_with_a_live_worker_is_not_watched_for_its_silent_ones(registry: WorkerRegistry) -> None:

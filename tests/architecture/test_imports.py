@@ -33,6 +33,7 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "logs": (),
     "ids": ("errors",),
     "processes": (),
+    "owner": ("processes",),
     "durations": ("errors",),
     "plain.replies": ("ports", "store"),
     "purge.erase": ("store",),
@@ -46,10 +47,10 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "adapters.factory": ("adapters.azure", "adapters.local", "store", "settings"),
     "store": ("engine", "ports", "ids"),
     "coordinator": ("store", "logs", "durations", "purge.erase"),
-    "worker": ("store", "logs", "settings", "adapters.factory", "plain.replies"),
+    "worker": ("store", "logs", "settings", "adapters.factory", "plain.replies", "owner"),
     ACTORS: (
         *("coordinator", "worker", "store", "settings", "logs", "adapters.factory"),
-        *("processes", "durations", "plain.replies", "purge.erase"),
+        *("processes", "owner", "durations", "plain.replies", "purge.erase"),
     ),
     "cli": (ACTORS,),
 }

@@ -1,4 +1,4 @@
-"""Who owns a private run: a process, named so that another one can tell whether it still lives."""
+"""Who owns a private run, or is a worker: a process, named so that another one can tell whether it still lives."""
 
 from __future__ import annotations
 

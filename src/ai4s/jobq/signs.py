@@ -2,24 +2,28 @@
 
 A row that was written a moment ago, by its writer's clock, is a sign of life. One that looks old may be a dead process's, or
 that of a living one whose clock is wrong, so it is *watched* before anybody is called dead: a living process writes again
-within its period. Watching costs up to ``WORKER_WATCH_S``, and is only done where the answer matters. Reads only.
+within its period. Watching costs up to ``WORKER_WATCH_S``, and is only done where the answer matters. Of a process of this
+very host the system tells at once whether it has ended. Reads only.
+
+A worker that dies is told of within a minute: its row is no fresh one after ``FRESH_S``, and watched from then on.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from ai4s.jobq.owner import Life as ProcessLife
+from ai4s.jobq.owner import life_of
 from ai4s.jobq.ports.clock import Clock
 from ai4s.jobq.ports.table import Table
 from ai4s.jobq.store.lease import TTL_S, Holder, SeenLease, read_lease
 from ai4s.jobq.store.workers import HEARTBEAT_S, LIVE_S, SeenWorker, WorkerRecord, WorkerRegistry
 
+FRESH_S = 1.5 * HEARTBEAT_S  # a row this young needs no watching; one beat may be late
 WORKER_WATCH_S = HEARTBEAT_S + 1.5  # a living worker writes its row within this
 LEASE_WATCH_S = 12.0  # a leader renews every 5 s, and once more when that failed
 LOOK_S = 1.0  # between two looks while watching
@@ -88,15 +92,17 @@ async def worker_signs(
 ) -> list[WorkerSign]:
     """The workers of a prefix (of these queues only), live ones first, without those silent for more than a day.
 
-    Rows that look old are watched while there is a queue of which no worker is known to live.
+    Rows that are not fresh are watched while there is a queue of which no worker is known to live. Where nobody watched, or
+    another worker of the queue was found to live, a worker counts as living for a minute.
     """
     seen = [worker async for worker in registry.workers() if queues is None or worker.record.queue in queues]
     seen = [worker for worker in seen if not _is_forgotten(worker.record, clock)]
-    live = {worker.record.worker_id for worker in seen if _is_recent(worker.record.seen_at, clock, LIVE_S)}
-    dead = {
-        worker.record.worker_id for worker in seen if worker.record.worker_id not in live and _is_gone(worker.record)
-    }
-    live |= await _watched(registry, _doubtful(seen, live, dead), clock, patience)
+    dead = {worker.record.worker_id for worker in seen if _has_ended(worker.record)}
+    fresh = _seen_within(seen, clock, FRESH_S) - dead
+    doubtful = _doubtful(seen, fresh, dead)
+    changed = await _watched(registry, doubtful, clock, patience)
+    silent = {worker.record.worker_id for worker in _doubtful(doubtful, changed, dead)} if patience.worker_s else set()
+    live = fresh | changed | (_seen_within(seen, clock, LIVE_S) - silent - dead)
     signs = [_sign(worker.record, live, dead, clock) for worker in seen]
     return sorted(signs, key=lambda sign: (not sign.is_live, sign.record.queue, sign.record.worker_id))
 
@@ -117,7 +123,7 @@ def _sign(record: WorkerRecord, live: set[str], dead: set[str], clock: Clock) ->
 
 
 def _doubtful(seen: Sequence[SeenWorker], live: set[str], dead: set[str]) -> list[SeenWorker]:
-    """Workers that look silent on queues of which no worker is known to live."""
+    """Workers of which it is not known whether they live, on queues of which no worker is known to live."""
     served = {worker.record.queue for worker in seen if worker.record.worker_id in live}
     known = live | dead
     return [w for w in seen if w.record.worker_id not in known and w.record.queue not in served]
@@ -156,6 +162,11 @@ def _renewed_at(seen: SeenLease) -> datetime | None:
     return None if seen.holder is None else seen.holder.renewed_at
 
 
+def _seen_within(workers: Iterable[SeenWorker], clock: Clock, within_s: float) -> set[str]:
+    """The workers that gave a sign so short a time ago, by the clocks of both sides."""
+    return {worker.record.worker_id for worker in workers if _is_recent(worker.record.seen_at, clock, within_s)}
+
+
 def _is_recent(time: datetime | None, clock: Clock, within_s: float) -> bool:
     return time is not None and abs((clock.now() - time).total_seconds()) < within_s
 
@@ -168,14 +179,6 @@ def _is_forgotten(record: WorkerRecord, clock: Clock) -> bool:
     return clock.now() - (record.seen_at or record.started_at) > FORGOTTEN
 
 
-def _is_gone(record: WorkerRecord) -> bool:
-    """Whether a silent worker of this very host has no process any more."""
-    if record.host != socket.gethostname():
-        return False
-    try:
-        os.kill(record.pid, 0)
-    except ProcessLookupError:
-        return True
-    except OSError:  # it is somebody else's, or no process id at all
-        return False
-    return False
+def _has_ended(record: WorkerRecord) -> bool:
+    """Whether the process of a worker of this very host runs no more."""
+    return bool(record.process) and life_of(record.process) is ProcessLife.ENDED

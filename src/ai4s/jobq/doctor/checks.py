@@ -7,7 +7,7 @@ except for those whose process has died.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -15,19 +15,14 @@ from ai4s.jobq.advice import worker_command
 from ai4s.jobq.doctor.finding import Finding, Verdict
 from ai4s.jobq.doctor.site import Site, bounded
 from ai4s.jobq.durations import span
-from ai4s.jobq.engine.states import TaskState, WorkflowState
-from ai4s.jobq.errors import AccessDeniedError, CorruptRecordError, StorageUnavailableError
+from ai4s.jobq.engine.states import WorkflowState
+from ai4s.jobq.errors import AccessDeniedError, StorageUnavailableError
 from ai4s.jobq.known_queues import known_queues
 from ai4s.jobq.phrases import ago, count, named
 from ai4s.jobq.ports.dead_letters import dead_letter_queue_name
 from ai4s.jobq.signs import CoordinatorSign, WorkerSign, claims, live_queues
-from ai4s.jobq.store.index_rows import IndexRecord
-from ai4s.jobq.store.layout import job_row
 from ai4s.jobq.store.workers import LIVE_S
 
-LEFT_BEHIND = 20  # tasks of a worker that is gone that are looked at, a request each
-LOADED_RUNS = 50  # unfinished workflows whose running tasks are looked at
-LOADED_TASKS = 200_000  # tasks of these together
 SKEW_S = 10.0  # requests are refused from 15 minutes on; leases and timers are off long before
 
 
@@ -78,12 +73,12 @@ async def running(site: Site) -> Finding:
     """Whether tasks have run for too long that no live worker claims; one that has its worker may take its time."""
     limit_s = site.thresholds.stale_running_s
     limit = f">{limit_s / 60:g}m"
-    rows = [row for row in (await site.index()).shared if row.counts.get(TaskState.RUNNING)]
-    long = [found for row in _worth_loading(rows) for found in await _running_for(site, row, limit_s)]
+    ages = {job: _age_s(site, job.started_at) for job in await site.running() if job.started_at is not None}
+    long = {job: age_s for job, age_s in ages.items() if age_s > limit_s}
     if not long:
         return _pass(RUNNING, f"none stuck ({limit} running)")
     held = claims(await site.workers())
-    stuck = [f"{label} ({span(age_s)})" for key, label, age_s in long if key not in held]
+    stuck = [f"{job.label} ({span(age_s)})" for job, age_s in long.items() if job.claim not in held]
     if not stuck:
         return _pass(RUNNING, f"none stuck ({count(len(long), 'task')} {limit}, each in the hands of a live worker)")
     return _warn(
@@ -116,17 +111,14 @@ async def unserved_queues(site: Site) -> Finding:
     for header in (await site.headers()).headers:
         for queue, (eligible, ready) in header.queues.items():
             tasks[queue] += eligible + ready
-    signs = await site.workers()
-    served = live_queues(signs)
-    for sign in signs:
-        if sign.record.queue not in served:
-            tasks[sign.record.queue] += await _left_behind(site, sign)
+    tasks.update(job.queue for job in await site.running())
     tasks = +tasks
     if not tasks:
         return _pass(WORKERS, "no task waits for one")
-    unserved = sorted(tasks.keys() - served)
+    signs = await site.workers()
+    unserved = sorted(tasks.keys() - live_queues(signs))
     if not unserved:
-        return _pass(WORKERS, f"every queue with waiting tasks has one ({', '.join(sorted(tasks))})")
+        return _pass(WORKERS, f"every queue with tasks has one ({', '.join(sorted(tasks))})")
     told = [f"{queue} ({count(tasks[queue], 'task')}; {_last_worker(queue, signs)})" for queue in unserved]
     return _warn(
         WORKERS,
@@ -250,47 +242,6 @@ CHECKS = (
     Check(BLOBS, blobs),
     Check(CLOCKS, clocks),
 )
-
-
-def _worth_loading(rows: Sequence[IndexRecord]) -> Iterable[IndexRecord]:
-    """The first of these, as many as can be loaded in the time there is."""
-    total = 0
-    for row in rows[:LOADED_RUNS]:
-        total += row.task_count
-        if total > LOADED_TASKS:
-            return
-        yield row
-
-
-async def _running_for(site: Site, row: IndexRecord, limit_s: float) -> list[tuple[str, str, float]]:
-    """Tasks of a workflow that have run for longer: their key in the worker registry, their label, their age."""
-    try:
-        loaded = await site.store.load(row.workflow_id)
-    except CorruptRecordError:
-        return []  # told by another check
-    if loaded is None:
-        return []
-    run, size = loaded.run, len(loaded.run.graph)
-    return [
-        (f"{row.workflow_id}/{job_row(job.number, size)}", f"{row.workflow_id}/{run.graph.job_name(job.number)}", age_s)
-        for job in (*run.tasks, *run.jobs.values())
-        if job.state is TaskState.RUNNING
-        and job.started_at is not None
-        and (age_s := _age_s(site, job.started_at)) > limit_s
-    ]
-
-
-async def _left_behind(site: Site, sign: WorkerSign) -> int:
-    """How many tasks a worker that is gone still has in hand, as far as the tables know: nobody else has begun them."""
-    left = 0
-    for key in sign.record.executions[:LEFT_BEHIND]:
-        workflow_id, _, row = key.partition("/")
-        try:
-            task = await site.store.task(workflow_id, row)
-        except CorruptRecordError:
-            continue  # told by another check
-        left += task is not None and task.state is TaskState.RUNNING and task.run.worker == sign.record.worker_id
-    return left
 
 
 async def _dead_letter_count(site: Site, queue: str) -> int:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from ai4s.jobq.advice import workflow_command
+from ai4s.jobq.engine.states import TaskState, WorkflowState
 from ai4s.jobq.errors import CorruptRecordError
 from ai4s.jobq.owner import Life as OwnerLife
 from ai4s.jobq.owner import life_of
@@ -15,14 +17,18 @@ from ai4s.jobq.ports.clock import Clock
 from ai4s.jobq.settings import Target
 from ai4s.jobq.signs import CoordinatorSign, Patience, WorkerSign, coordinator_sign, worker_signs
 from ai4s.jobq.store.index_rows import IndexRecord
-from ai4s.jobq.store.layout import ENDED
+from ai4s.jobq.store.layout import ENDED, job_row
 from ai4s.jobq.store.records import Header
 from ai4s.jobq.store.workers import WorkerRegistry
 from ai4s.jobq.store.workflows import WorkflowStore
 
 READ_HEADERS = 500  # of unfinished workflows; what more there are would take the examination too long
 READS_AT_ONCE = 16
+LOADED_RUNS = 50  # unfinished workflows whose running jobs are looked at
+LOADED_TASKS = 200_000  # tasks of these together
 COUNTED_ENDED = 10_000  # ten requests; beyond it the number says no more
+
+_BEFORE_THE_END = frozenset({WorkflowState.PENDING, WorkflowState.RUNNING, WorkflowState.PAUSED})
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -62,6 +68,16 @@ class Headers:
     damaged: Sequence[str]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningJob:
+    """A task, undo job or hook of a shared workflow that a worker has begun. ``claim`` is its key in the worker registry."""
+
+    claim: str
+    label: str
+    queue: str
+    started_at: datetime | None
+
+
 class Site:
     """One project under examination."""
 
@@ -75,6 +91,7 @@ class Site:
         registry = WorkerRegistry(store.services, store.names)
         self.index = Once(self._read_index)
         self.headers = Once(self._read_headers)
+        self.running = Once(self._read_running)
         self.workers: Once[list[WorkerSign]] = Once(lambda: worker_signs(registry, clock, patience))
         self.coordinator: Once[CoordinatorSign | None] = Once(
             lambda: coordinator_sign(store.index.table, clock, patience)
@@ -82,7 +99,7 @@ class Site:
 
     async def close(self) -> None:
         """End reads that nobody waits for any more."""
-        for once in (self.index, self.headers, self.workers, self.coordinator):
+        for once in (self.index, self.headers, self.running, self.workers, self.coordinator):
             await once.close()
 
     def command(self, words: str) -> str:
@@ -118,6 +135,42 @@ class Site:
 
         found = await bounded(rows, read)
         return Headers([header for header in found if header is not None and header.ended_at is None], damaged)
+
+    async def _read_running(self) -> list[RunningJob]:
+        """What runs, as far as it can be looked at in the time there is."""
+        headers = list(_worth_loading((await self.headers()).headers))
+        return [job for jobs in await bounded(headers, self._running_jobs) for job in jobs]
+
+    async def _running_jobs(self, header: Header) -> list[RunningJob]:
+        try:
+            loaded = await self.store.load(header.workflow_id)
+        except CorruptRecordError:
+            return []  # a check of its own tells of it
+        if loaded is None:
+            return []
+        run, size = loaded.run, len(loaded.run.graph)
+        return [
+            RunningJob(
+                claim=f"{header.workflow_id}/{job_row(job.number, size)}",
+                label=f"{header.workflow_id}/{run.graph.job_name(job.number)}",
+                queue=run.graph.queue(job.number),
+                started_at=job.started_at,
+            )
+            for job in (*run.tasks, *run.jobs.values())
+            if job.state is TaskState.RUNNING
+        ]
+
+
+def _worth_loading(headers: Sequence[Header]) -> Iterator[Header]:
+    """The first of those that may have running jobs, as many as can be loaded in the time there is."""
+    runs = total = 0
+    for header in headers:
+        # Undo jobs and hooks are not counted, and only run when the tasks have ended.
+        if header.counts.get(TaskState.RUNNING) or header.state not in _BEFORE_THE_END:
+            runs, total = runs + 1, total + header.task_count
+            if runs > LOADED_RUNS or total > LOADED_TASKS:
+                return
+            yield header
 
 
 class Once(Generic[T]):

@@ -30,7 +30,8 @@ class WorkerRecord:
     """One worker process on one queue. ``executions`` are ``<workflow id>/<task row>`` of the tasks in hand.
 
     ``seen_at`` is when the worker wrote this, ``asked_at`` when it last got an answer from its queue (None: not yet), both
-    by the worker's own clock: for people. None too where an older release wrote the row.
+    by the worker's own clock: for people. None too where an older release wrote the row. ``process`` names the process as
+    ``owner`` does, so that another one of its host can tell whether it has ended; empty where that is not known.
     """
 
     worker_id: str
@@ -43,6 +44,7 @@ class WorkerRecord:
     seen_at: datetime | None = None
     asked_at: datetime | None = None
     executions: tuple[str, ...] = ()
+    process: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,7 @@ def _values(record: WorkerRecord) -> dict[str, str | int | float | bool | bytes]
         "seen_at": iso(record.seen_at) or "",
         "asked_at": iso(record.asked_at) or "",
         "executions": json.dumps(record.executions[:KEPT_EXECUTIONS], separators=(",", ":")),
+        "process": record.process,
     }
 
 
@@ -110,6 +113,7 @@ def _read(entity: Entity) -> WorkerRecord:
             seen_at=_optional_time(values.get("seen_at")),
             asked_at=_optional_time(values.get("asked_at")),
             executions=tuple(str(execution) for execution in json.loads(str(values["executions"]))),
+            process=str(values.get("process", "")),
         )
     except (KeyError, TypeError, ValueError) as exc:
         raise CorruptRecordError(f"worker row {entity.row!r} is damaged: {exc}") from exc

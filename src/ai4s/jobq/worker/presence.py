@@ -14,6 +14,7 @@ from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 
 from ai4s.jobq.ids import new_nonce
+from ai4s.jobq.owner import this_owner
 from ai4s.jobq.ports.clock import Clock
 from ai4s.jobq.store.workers import HEARTBEAT_S, WorkerRecord, WorkerRegistry
 from ai4s.jobq.worker.patience import OUTAGES, Patience
@@ -47,6 +48,7 @@ class Presence:
         self._clock = clock
         self._patience = patience
         self._changed = asyncio.Event()
+        self._process = this_owner()
 
     def changed(self) -> None:
         """What is in hand has changed."""
@@ -85,6 +87,7 @@ class Presence:
             seen_at=self._clock.now(),
             asked_at=self._asked_at(),
             executions=self._in_hand(),
+            process=self._process,
         )
 
 
