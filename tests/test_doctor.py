@@ -32,12 +32,14 @@ from ai4s.jobq.store.columns import iso
 from ai4s.jobq.store.commit import write
 from ai4s.jobq.store.index_rows import index_record
 from ai4s.jobq.store.layout import ACTIVE, HEADER, task_row
-from ai4s.jobq.store.lease import CoordinatorLease
+from ai4s.jobq.store.lease import TTL_S, CoordinatorLease
 from ai4s.jobq.store.records import Header
 from ai4s.jobq.store.workers import WorkerRecord, WorkerRegistry
 from ai4s.jobq.store.workflows import WorkflowStore
+from tests.coordinator.stage import Stage
 from tests.support.faults import Faults, FaultyServices
 from tests.support.small import DIAMOND, workflow
+from tests.support.waiting import until
 
 QUICK = Patience(worker_s=0.05, lease_s=0.05, look_s=0.01)
 HOST = "another-host"
@@ -126,8 +128,8 @@ class Scene:
         await WorkerRegistry(self.services, self.store.names).announce(record)
         return record
 
-    async def coordinator(self, clock: SystemClock | None = None) -> CoordinatorLease:
-        lease = CoordinatorLease(self.store.index.table, "leader", HOST, clock or self.clock)
+    async def coordinator(self, clock: SystemClock | None = None, *, ttl_s: float = TTL_S) -> CoordinatorLease:
+        lease = CoordinatorLease(self.store.index.table, "leader", HOST, clock or self.clock, ttl_s=ttl_s)
         assert await lease.try_hold()
         return lease
 
@@ -263,6 +265,16 @@ async def test_a_coordinator_whose_clock_is_wrong_is_alive_if_it_renews_its_leas
     assert findings["Clocks"].message == f"differences seen: coordinator on {HOST} (about 60m behind)"
 
 
+async def test_a_coordinator_that_renews_a_long_lease_seldom_is_alive(scene: Scene) -> None:
+    await scene.submit()
+    await scene.coordinator(ttl_s=600)
+
+    findings = await scene.findings(later=timedelta(seconds=100))
+
+    assert findings["Coordinator"].verdict is Verdict.PASS
+    assert findings["Clocks"].verdict is Verdict.PASS
+
+
 async def test_a_long_task_with_its_worker_is_no_warning(scene: Scene) -> None:
     """K10: a healthy 2-hour task."""
     await scene.submit()
@@ -368,6 +380,51 @@ async def test_a_parked_workflow_is_named_with_its_reason(scene: Scene) -> None:
 
     assert finding.message == (
         "1 workflow set aside by the coordinator: w1 (CorruptRecordError: row 't000001' is damaged)"
+    )
+
+
+async def test_a_workflow_that_a_living_coordinator_set_aside_needs_no_coordinator_started(scene: Scene) -> None:
+    """It was never begun, for its first turn fails."""
+    await scene.submit()
+    await scene.store.table.transact("w1", [Merge(task_row(0), {"v": 1, "state": "dancing"})])
+
+    async with Stage(scene.services).coordinator():
+        await until(lambda: _is_parked(scene, "w1"))
+        findings = await scene.findings(stale_pending_s=0)
+
+    assert findings["Pending workflows"].verdict is Verdict.PASS
+    assert findings["Pending workflows"].message == "none stuck (>0s in 'pending'), beside 1 set aside"
+    assert findings["Coordinator"].verdict is Verdict.PASS
+    assert findings["Troubled workflows"].message.startswith("1 workflow set aside by the coordinator: w1 (CorruptRec")
+    assert [finding.name for finding in findings.values() if "Start one" in (finding.hint or "")] == []
+
+
+async def _is_parked(scene: Scene, workflow_id: str) -> bool:
+    row = await scene.store.index.get(workflow_id)
+    return row is not None and row.parked != ""
+
+
+async def test_what_a_living_coordinator_does_not_begin_is_to_be_looked_up_in_its_log(scene: Scene) -> None:
+    await scene.submit()
+    await scene.coordinator()
+
+    finding = (await scene.findings(stale_pending_s=0))["Pending workflows"]
+
+    assert finding.message == "1 stuck in 'pending' >0s: w1"
+    assert finding.hint == (
+        "The coordinator is alive and sees them within seconds: look at its log for what holds it up, or ask: "
+        "ai4s-jobq workflow local/Test explain w1"
+    )
+
+
+async def test_damaged_rows_hide_no_parked_workflow(scene: Scene) -> None:
+    await scene.submit("w1")
+    await scene.submit("w2")
+    await scene.store.index.park("w1", "InternalError: changed 20 times")
+    await scene.store.table.transact("w2", [Merge(HEADER, {"state": "?"})])
+
+    assert (await scene.findings())["Troubled workflows"].message == (
+        "1 workflow with damaged rows: w2; 1 workflow set aside by the coordinator: w1 (InternalError: changed 20 times)"
     )
 
 

@@ -16,7 +16,7 @@ from ai4s.jobq.adapters.local import open_local
 from ai4s.jobq.control import cancel_workflow
 from ai4s.jobq.definition.parts import Job, WaitFor
 from ai4s.jobq.engine.states import Stop, TaskState, WorkflowState
-from ai4s.jobq.errors import StorageUnavailableError, UsageError, WorkflowNotFoundError
+from ai4s.jobq.errors import CorruptRecordError, StorageUnavailableError, UsageError, WorkflowNotFoundError
 from ai4s.jobq.explain.explain import explain_workflow
 from ai4s.jobq.explain.explanation import Explanation
 from ai4s.jobq.owner import this_owner
@@ -33,6 +33,7 @@ from ai4s.jobq.store.records import Header, OutboxEntry
 from ai4s.jobq.store.workers import WorkerRecord, WorkerRegistry
 from ai4s.jobq.store.workflows import WorkflowStore
 from tests.support.faults import Faults, FaultyServices
+from tests.support.schemas import check_schema
 from tests.support.small import DIAMOND, many, workflow
 
 CLOCK = SystemClock()
@@ -297,14 +298,49 @@ async def test_a_cancelled_workflow_tells_what_is_still_being_stopped(scene: Sce
     assert texts(await scene.explain("d")) == ["the workflow was cancelled before it ended"]
 
 
-async def test_a_parked_workflow_tells_the_coordinators_reason(scene: Scene) -> None:
+async def test_a_parked_workflow_tells_the_coordinators_reason_and_no_limit(scene: Scene) -> None:
     await scene.submit()
     await scene.coordinator()
-    await scene.store.index.park("w1", "CorruptRecordError: row 't000001' is damaged")
+    await scene.worker()
+    await scene.set_header(state=WorkflowState.RUNNING)
+    await scene.store.index.park("w1", "InternalError: changed 20 times")
 
-    assert texts(await scene.explain())[0] == (
-        "the coordinator set it aside for ten minutes: CorruptRecordError: row 't000001' is damaged"
-    )
+    assert texts(await scene.explain()) == [
+        "the coordinator sets it aside, for ten minutes at a time: InternalError: changed 20 times",
+        "3 tasks wait for others: 'b' for 'a' (pending)",
+    ]
+    assert texts(await scene.explain("a")) == [
+        "the coordinator sets it aside, for ten minutes at a time: InternalError: changed 20 times"
+    ]
+
+
+async def test_a_workflow_that_cannot_be_read_is_explained_by_what_the_coordinator_said(scene: Scene) -> None:
+    await scene.submit()
+    await scene.coordinator()
+    await scene.store.table.transact("w1", [Merge(task_row(1), {"v": 1, "state": "dancing"})])
+    with pytest.raises(CorruptRecordError) as damage:
+        await scene.store.load("w1")
+
+    before = await scene.explain()
+    await scene.store.index.park("w1", f"CorruptRecordError: {damage.value}")
+    after = await scene.explain("a")
+
+    assert texts(before) == [f"nobody can go on with it: {damage.value}"]
+    assert texts(after) == [
+        f"the coordinator sets it aside, for ten minutes at a time: CorruptRecordError: {damage.value}"
+    ]
+    assert after.summary == "pending (4 tasks) as far as the index knows, and its rows cannot be read"
+    assert (before.command, after.command) == (None, None)
+    check_schema("explain", after.to_json())
+
+
+async def test_a_workflow_of_which_nothing_can_be_read_is_an_error(scene: Scene) -> None:
+    await scene.submit()
+    await scene.store.table.transact("w1", [Merge("header", {"facts": "{"})])
+    await scene.store.index.table.transact("active", [Merge("w1", {"counts": "{"})])
+
+    with pytest.raises(CorruptRecordError):
+        await scene.explain()
 
 
 async def test_a_private_run_depends_on_its_process_and_not_on_a_coordinator(scene: Scene) -> None:

@@ -63,6 +63,11 @@ class CoordinatorSign:
     def is_live(self) -> bool:
         return self.life is Life.LIVE
 
+    @property
+    def renews_within_s(self) -> float:
+        """Within what time a living one writes the lease again."""
+        return _renews_within_s(self.holder)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
@@ -81,7 +86,8 @@ async def coordinator_sign(table: Table, clock: Clock, patience: Patience = AT_O
     seen = await read_lease(table)
     if seen is None:
         return None
-    live = _is_recent(_renewed_at(seen), clock, TTL_S) or await _changes(table, seen, clock, patience)
+    is_recent = _is_recent(_renewed_at(seen), clock, _renews_within_s(seen.holder))
+    live = is_recent or await _changes(table, seen, clock, patience)
     return CoordinatorSign(
         holder=seen.holder, life=Life.LIVE if live else Life.SILENT, age_s=_age_s(_renewed_at(seen), clock)
     )
@@ -156,6 +162,10 @@ async def _changes(table: Table, seen: SeenLease, clock: Clock, patience: Patien
         if now is not None and now.etag != seen.etag:
             return True
     return False
+
+
+def _renews_within_s(holder: Holder | None) -> float:
+    return TTL_S if holder is None else max(TTL_S, holder.ttl_s)
 
 
 def _renewed_at(seen: SeenLease) -> datetime | None:

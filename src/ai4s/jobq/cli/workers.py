@@ -32,8 +32,8 @@ _TITLES = ("Queue", "Last sign", "Host:PID", "In hand", "Up", "Version")
 def workers(invocation: Invocation, queue: str | None, as_json: bool) -> None:
     """List workers and what they have in hand.
 
-    A worker tells of itself every 20 seconds. Those 'silent' for more than a minute have probably died, those of this machine
-    that are 'dead' certainly; they are listed for an hour or so. 'In hand' is tasks of slots. Plain workers (without a
+    A worker tells of itself every 20 seconds. Those 'silent' for more than a minute have probably died, those 'dead', all of
+    this machine, certainly; they are listed for an hour or so. 'In hand' is tasks of slots. Plain workers (without a
     workflow prefix) tell nothing and are not listed.
     """
     signs = invocation.ask(lambda client: _signs(client, queue))

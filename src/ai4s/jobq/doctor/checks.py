@@ -56,16 +56,16 @@ async def completion_queue(site: Site) -> Finding:
 
 
 async def pending(site: Site) -> Finding:
-    """Whether workflows wait to be seen by a coordinator for too long."""
+    """Whether workflows wait to be seen by a coordinator for too long. Those it set aside it has seen."""
     limit_s = site.thresholds.stale_pending_s
     rows = [row for row in (await site.index()).shared if row.state is WorkflowState.PENDING]
-    stuck = [row.workflow_id for row in rows if _age_s(site, row.updated_at) > limit_s]
+    old = [row for row in rows if _age_s(site, row.updated_at) > limit_s]
+    stuck = [row.workflow_id for row in old if not row.parked]
     if not stuck:
-        return _pass(PENDING, f"none stuck (>{limit_s:g}s in 'pending')")
+        beside = f", beside {len(old)} set aside" if old else ""
+        return _pass(PENDING, f"none stuck (>{limit_s:g}s in 'pending'){beside}")
     return _warn(
-        PENDING,
-        f"{len(stuck)} stuck in 'pending' >{limit_s:g}s: {named(stuck)}",
-        f"A coordinator sees them within seconds. Start one: {site.command('coordinator')}",
+        PENDING, f"{len(stuck)} stuck in 'pending' >{limit_s:g}s: {named(stuck)}", await _what_begins(site, stuck[0])
     )
 
 
@@ -132,20 +132,21 @@ async def trouble(site: Site) -> Finding:
     index, headers = await site.index(), await site.headers()
     parked = [f"{row.workflow_id} ({_first_line(row.parked)})" for row in index.active if row.parked]
     damaged = sorted({*headers.damaged, *index.damaged})
+    told, hints = [], []
     if damaged:
-        return _warn(
-            TROUBLE,
-            f"{count(len(damaged), 'workflow')} with damaged rows: {named(damaged)}",
-            f"An index row is made anew by: {site.command('doctor --repair')}. A damaged header has to be restored, or "
-            "purged.",
+        told.append(f"{count(len(damaged), 'workflow')} with damaged rows: {named(damaged)}")
+        hints.append(
+            f"An index row is made anew by: {site.command('doctor --repair')}. A damaged header has to be restored, or purged."
         )
     if parked:
-        return _warn(
-            TROUBLE,
-            f"{count(len(parked), 'workflow')} set aside by the coordinator: {named(parked)}",
-            "Each is tried again every 10 minutes. What is wrong is in parentheses; the coordinator's log has more.",
+        told.append(f"{count(len(parked), 'workflow')} set aside by the coordinator: {named(parked)}")
+        hints.append(
+            "A coordinator tries each again every 10 minutes, and at once when it is started. What is wrong is in parentheses; "
+            "its log has more."
         )
-    return _pass(TROUBLE, "none set aside, no damaged rows")
+    return (
+        _warn(TROUBLE, "; ".join(told), " ".join(hints)) if told else _pass(TROUBLE, "none set aside, no damaged rows")
+    )
 
 
 async def interrupted(site: Site) -> Finding | None:
@@ -191,7 +192,7 @@ async def clocks(site: Site) -> Finding:
     signs = [sign for sign in await site.workers() if sign.is_live]
     off = [f"worker on {sign.record.host} ({_off(sign.age_s)})" for sign in signs if _is_off(sign.age_s, LIVE_S)]
     leader = await site.coordinator()
-    if leader is not None and leader.is_live and _is_off(leader.age_s, LIVE_S):
+    if leader is not None and leader.is_live and _is_off(leader.age_s, max(LIVE_S, leader.renews_within_s)):
         off.append(f"coordinator on {leader.holder.host if leader.holder else '?'} ({_off(leader.age_s)})")
     ours = site.store.services.clock_ahead_s
     if ours is not None and abs(ours) > SKEW_S:
@@ -242,6 +243,17 @@ CHECKS = (
     Check(BLOBS, blobs),
     Check(CLOCKS, clocks),
 )
+
+
+async def _what_begins(site: Site, workflow_id: str) -> str:
+    """What helps a workflow that nobody has begun."""
+    sign = await site.coordinator()
+    if sign is None or not sign.is_live:
+        return f"A coordinator sees them within seconds. Start one: {site.command('coordinator')}"
+    return (
+        "The coordinator is alive and sees them within seconds: look at its log for what holds it up, or ask: "
+        f"{site.command(f'explain {workflow_id}')}"
+    )
 
 
 async def _dead_letter_count(site: Site, queue: str) -> int:

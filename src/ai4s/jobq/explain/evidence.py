@@ -15,6 +15,8 @@ from ai4s.jobq.ports.clock import Clock
 from ai4s.jobq.reading import load_existing, task_records
 from ai4s.jobq.settings import Target
 from ai4s.jobq.signs import CoordinatorSign, Patience, WorkerSign, coordinator_sign, worker_signs
+from ai4s.jobq.store.columns import iso
+from ai4s.jobq.store.index_rows import IndexRecord
 from ai4s.jobq.store.layout import job_row, task_queue
 from ai4s.jobq.store.records import Header
 from ai4s.jobq.store.workers import WorkerRegistry
@@ -63,6 +65,11 @@ class Evidence:
     parked: str = ""
 
     @property
+    def is_held_back(self) -> bool:
+        """Whether nothing new is dispatched, whatever room there is."""
+        return self.run.paused or bool(self.parked)
+
+    @property
     def jobs(self) -> list[TaskRun]:
         """Tasks, undo jobs and hooks that have come into being."""
         return [*self.run.tasks, *self.run.jobs.values()]
@@ -103,11 +110,11 @@ async def gather_evidence(
     wanted = [task.number for task in run.tasks if task.state is TaskState.FAILED][:SHOWN_FAILURES]
     if task is not None and task in run.graph.numbers:
         wanted.append(run.graph.numbers[task])
-    sign, queues, records, parked = await asyncio.gather(
+    sign, queues, records, row = await asyncio.gather(
         coordinator_sign(store.index.table, clock, patience if _matters(loaded) else Patience(worker_s=0, lease_s=0)),
         _queues(store, loaded, clock, patience),
         task_records(store, loaded, wanted),
-        _parked(store, workflow_id),
+        index_row(store, workflow_id),
     )
     return Evidence(
         target=target,
@@ -117,7 +124,7 @@ async def gather_evidence(
         coordinator=sign,
         queues=queues,
         errors={number: record.error for number, record in records.items() if record.error},
-        parked=parked,
+        parked="" if row is None else row.parked,
     )
 
 
@@ -157,9 +164,19 @@ async def _depth(store: WorkflowStore, queue: str) -> int | None:
         return None
 
 
-async def _parked(store: WorkflowStore, workflow_id: str) -> str:
+async def index_row(store: WorkflowStore, workflow_id: str) -> IndexRecord | None:
+    """What the index knows of an unfinished workflow; None when nothing, or nothing that can be read."""
     try:
-        row = await store.index.get(workflow_id)
+        return await store.index.get(workflow_id)
     except CorruptRecordError:
-        return ""
-    return "" if row is None else row.parked
+        return None
+
+
+def coordinator_detail(sign: CoordinatorSign | None) -> dict[str, str | None]:
+    """The coordinator as JSON values."""
+    holder = None if sign is None else sign.holder
+    return {
+        "life": None if sign is None else str(sign.life),
+        "owner": None if holder is None else holder.owner,
+        "renewed_at": None if holder is None else iso(holder.renewed_at),
+    }

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ai4s.jobq.errors import UsageError
-from ai4s.jobq.explain.evidence import Evidence, gather_evidence
+from ai4s.jobq.errors import CorruptRecordError, UsageError
+from ai4s.jobq.explain.evidence import Evidence, coordinator_detail, gather_evidence
 from ai4s.jobq.explain.explanation import Explanation
 from ai4s.jobq.explain.reasons import workflow_reasons
 from ai4s.jobq.explain.task_reasons import task_detail, task_reasons, task_summary
+from ai4s.jobq.explain.unreadable import explain_unreadable
 from ai4s.jobq.ids import near_names
 from ai4s.jobq.phrases import count
 from ai4s.jobq.ports.clock import Clock, SystemClock
@@ -30,11 +31,14 @@ async def explain_workflow(
     """Why a workflow, or one task of it, is not further than it is. Reads only.
 
     Takes up to 22 seconds where somebody looks dead on whom it depends: he is watched before he is called so.
-    Raises: ``WorkflowNotFoundError``; ``UsageError``: it has no such task.
+    Raises: ``WorkflowNotFoundError``; ``UsageError``: it has no such task; ``CorruptRecordError``: not even the index
+    knows of it.
     """
-    evidence = await gather_evidence(
-        store, target, workflow_id, clock or SystemClock(), patience or Patience(), task=task
-    )
+    clock, patience = clock or SystemClock(), patience or Patience()
+    try:
+        evidence = await gather_evidence(store, target, workflow_id, clock, patience, task=task)
+    except CorruptRecordError as exc:
+        return await explain_unreadable(store, target, workflow_id, exc, clock=clock, patience=patience)
     return explained(evidence, task)
 
 
@@ -79,14 +83,8 @@ def _summary(evidence: Evidence) -> str:
 
 
 def _detail(evidence: Evidence) -> dict[str, Any]:
-    sign = evidence.coordinator
-    holder = None if sign is None else sign.holder
     return {
-        "coordinator": {
-            "life": None if sign is None else str(sign.life),
-            "owner": None if holder is None else holder.owner,
-            "renewed_at": None if holder is None else iso(holder.renewed_at),
-        },
+        "coordinator": coordinator_detail(evidence.coordinator),
         "queues": {
             queue: {
                 "depth": seen.depth,

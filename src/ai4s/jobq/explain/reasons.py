@@ -13,6 +13,8 @@ from ai4s.jobq.explain.explanation import Reason
 from ai4s.jobq.owner import Life as OwnerLife
 from ai4s.jobq.owner import life_of
 from ai4s.jobq.phrases import NAMED, ago, count, named
+from ai4s.jobq.settings import Target
+from ai4s.jobq.signs import CoordinatorSign
 
 
 def workflow_reasons(evidence: Evidence) -> Iterator[Reason]:
@@ -45,12 +47,19 @@ def nobody_decides(evidence: Evidence) -> Iterator[Reason]:
         return
     if sign is not None and sign.is_live:
         return
-    last = (
-        ""
-        if sign is None or sign.holder is None
-        else f"; the last one, on {sign.holder.host}, was seen{ago(sign.age_s)}"
-    )
-    yield Reason(f"no coordinator is running{last}", workflow_command(evidence.target, "coordinator"))
+    yield no_coordinator(evidence.target, sign)
+
+
+def no_coordinator(target: Target, sign: CoordinatorSign | None) -> Reason:
+    """That no coordinator runs, and what is known of the last one."""
+    holder = None if sign is None else sign.holder
+    last = "" if sign is None or holder is None else f"; the last one, on {holder.host}, was seen{ago(sign.age_s)}"
+    return Reason(f"no coordinator is running{last}", workflow_command(target, "coordinator"))
+
+
+def parked(reason: str) -> Reason:
+    """That the coordinator's turns of a workflow fail."""
+    return Reason(f"the coordinator sets it aside, for ten minutes at a time: {reason}")
 
 
 def unserved(evidence: Evidence, queue: str) -> Reason | None:
@@ -131,7 +140,7 @@ def failure(evidence: Evidence, task: TaskRun) -> str:
 def set_aside(evidence: Evidence) -> Iterator[Reason]:
     """Whether the whole workflow is held back: by the coordinator, or by somebody who paused it."""
     if evidence.parked:
-        yield Reason(f"the coordinator set it aside for ten minutes: {evidence.parked}")
+        yield parked(evidence.parked)
     if evidence.run.paused:
         resume = workflow_command(evidence.target, f"resume {evidence.header.workflow_id}")
         yield Reason("it is paused: what runs goes on, nothing new is dispatched", resume)
@@ -219,7 +228,7 @@ def _upstream_failed(evidence: Evidence) -> Iterator[Reason]:
 
 def _room(evidence: Evidence) -> Iterator[Reason]:
     waiting = [task for task in evidence.jobs if task.eligible]
-    if waiting and not evidence.run.paused and evidence.run.state is not WorkflowState.PENDING:
+    if waiting and not evidence.is_held_back and evidence.run.state is not WorkflowState.PENDING:
         yield Reason(f"{count(len(waiting), 'task')} could run but for a limit: {limit_reached(evidence)}")
 
 

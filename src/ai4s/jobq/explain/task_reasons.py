@@ -109,7 +109,7 @@ def _of_the_first(evidence: Evidence, task: TaskRun) -> Iterator[Reason]:
             return
         if task.number in evidence.run.unresolved:
             yield Reason(f"{name!r} waits for its condition to be evaluated")
-        elif task.eligible and not evidence.run.paused:
+        elif task.eligible and not evidence.is_held_back:
             yield Reason(f"{name!r} could run but for a limit: {limit_reached(evidence)}")
         if missing is not None:
             yield missing

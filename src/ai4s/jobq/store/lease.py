@@ -23,12 +23,16 @@ LEADING_SHARE = 2 / 3  # of the TTL: a leader whose last renewal is older starts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """Who holds the lease, as that process said itself, with the times of its own clock."""
+    """Who holds the lease, as that process said itself, with the times of its own clock.
+
+    ``ttl_s`` is after how much silence others take over; it renews the lease several times within that.
+    """
 
     owner: str
     host: str
     since: datetime
     renewed_at: datetime | None = None
+    ttl_s: float = TTL_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +102,7 @@ class CoordinatorLease:
             etag = written
         self._etag, self._seen_at, self._renewed_at = etag, asked_at, asked_at
         if self.holder is None or self.holder.owner != self.owner:
-            self.holder = Holder(owner=self.owner, host=self.host, since=self.clock.now())
+            self.holder = Holder(owner=self.owner, host=self.host, since=self.clock.now(), ttl_s=self.ttl_s)
         return True
 
     async def _written_by_us(self) -> ETag | None:
@@ -117,6 +121,7 @@ class CoordinatorLease:
             "host": self.host,
             "since": iso(since) or "",
             "renewed_at": iso(now) or "",
+            "ttl_s": self.ttl_s,
         }
 
 
@@ -130,6 +135,7 @@ def _read_holder(values: object) -> Holder | None:
             host=str(row["host"]),
             since=datetime.fromisoformat(str(row["since"])),
             renewed_at=datetime.fromisoformat(str(renewed_at)) if renewed_at else None,
+            ttl_s=float(row.get("ttl_s", TTL_S)),
         )
     except (KeyError, TypeError, ValueError):
         return None
