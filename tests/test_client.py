@@ -22,9 +22,9 @@ from ai4s.jobq.errors import (
 )
 from ai4s.jobq.ports.clock import SystemClock
 from ai4s.jobq.ports.table import Table
-from ai4s.jobq.status import WorkflowStatus
 from ai4s.jobq.store import commit as commit_module
 from ai4s.jobq.store.workflows import WorkflowStore
+from ai4s.jobq.views.status import WorkflowStatus
 from tests.support.acting import failed, play, started, succeeded
 
 NOW = SystemClock().now
@@ -388,4 +388,4 @@ async def _interfere_once(monkeypatch: pytest.MonkeyPatch, interfere: object) ->
             await pending.pop()()  # type: ignore[operator]  # one of the lambdas above
         return await write(table, *args)  # type: ignore[arg-type]  # passed on as given
 
-    monkeypatch.setattr("ai4s.jobq.control.write", interrupted)
+    monkeypatch.setattr("ai4s.jobq.control.lifecycle.write", interrupted)

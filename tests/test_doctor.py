@@ -27,7 +27,6 @@ from ai4s.jobq.ports.queue import OutgoingMessage
 from ai4s.jobq.ports.services import Services
 from ai4s.jobq.ports.table import Delete, Merge, Value
 from ai4s.jobq.settings import Source, Target
-from ai4s.jobq.signs import Patience
 from ai4s.jobq.store.columns import iso
 from ai4s.jobq.store.commit import write
 from ai4s.jobq.store.index_rows import index_record
@@ -36,6 +35,7 @@ from ai4s.jobq.store.lease import TTL_S, CoordinatorLease
 from ai4s.jobq.store.records import Header
 from ai4s.jobq.store.workers import WorkerRecord, WorkerRegistry
 from ai4s.jobq.store.workflows import WorkflowStore
+from ai4s.jobq.views.signs import Patience
 from tests.coordinator.stage import Stage
 from tests.support.faults import Faults, FaultyServices
 from tests.support.small import DIAMOND, workflow

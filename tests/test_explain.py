@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ai4s.jobq.adapters.local import open_local
-from ai4s.jobq.control import cancel_workflow
+from ai4s.jobq.control.lifecycle import cancel_workflow
 from ai4s.jobq.definition.parts import Job, WaitFor
 from ai4s.jobq.engine.states import Stop, TaskState, WorkflowState
 from ai4s.jobq.errors import CorruptRecordError, StorageUnavailableError, UsageError, WorkflowNotFoundError
@@ -24,7 +24,6 @@ from ai4s.jobq.ports.clock import SystemClock
 from ai4s.jobq.ports.services import Services
 from ai4s.jobq.ports.table import Merge, Value
 from ai4s.jobq.settings import Target
-from ai4s.jobq.signs import AT_ONCE
 from ai4s.jobq.store.columns import iso
 from ai4s.jobq.store.commit import write
 from ai4s.jobq.store.layout import task_row
@@ -32,6 +31,7 @@ from ai4s.jobq.store.lease import CoordinatorLease
 from ai4s.jobq.store.records import Header, OutboxEntry
 from ai4s.jobq.store.workers import WorkerRecord, WorkerRegistry
 from ai4s.jobq.store.workflows import WorkflowStore
+from ai4s.jobq.views.signs import AT_ONCE
 from tests.support.faults import Faults, FaultyServices
 from tests.support.schemas import check_schema
 from tests.support.small import DIAMOND, many, workflow

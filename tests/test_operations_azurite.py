@@ -17,9 +17,9 @@ from ai4s.jobq.ports.table import Merge
 from ai4s.jobq.purge.plan import Selection, make_plan
 from ai4s.jobq.purge.purge import drop_everything, purge_workflows
 from ai4s.jobq.settings import Target
-from ai4s.jobq.signs import AT_ONCE
 from ai4s.jobq.store.layout import task_row
 from ai4s.jobq.store.workflows import WorkflowStore
+from ai4s.jobq.views.signs import AT_ONCE
 from tests.contract.azurite_services import azurite_services
 from tests.support.small import many, workflow
 

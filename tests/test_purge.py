@@ -13,7 +13,7 @@ import pytest
 
 from ai4s.jobq.adapters.local import open_local
 from ai4s.jobq.client import WorkflowClient
-from ai4s.jobq.control import retry_workflow
+from ai4s.jobq.control.lifecycle import retry_workflow
 from ai4s.jobq.coordinator.retention import AT_A_TIME, Retention
 from ai4s.jobq.coordinator.settings import CoordinatorSettings
 from ai4s.jobq.engine.states import Stop, WorkflowState

@@ -1,7 +1,7 @@
 """Which way imports go, which packages are at home where, and what keeps a module findable.
 
 ``ARROWS`` is the architecture: a room may import what its arrows reach, directly or through others. Modules that are in no
-room of their own (``client``, ``status``, ``doctor``, …) are the ``ACTORS``: they put the rooms below together for the
+room of their own (``client``, ``explain``, ``doctor``, …) are the ``ACTORS``: they put the rooms below together for the
 command line, which nobody imports.
 """
 
@@ -48,7 +48,10 @@ ARROWS: dict[str, tuple[str, ...]] = {
     "store": ("engine", "ports", "ids"),
     "coordinator": ("store", "logs", "durations", "purge.erase"),
     "worker": ("store", "logs", "settings", "adapters.factory", "plain.replies", "owner"),
+    "views": ("store", "durations", "owner", "settings"),
+    "control": ("views.reading", "store"),
     ACTORS: (
+        *("views", "control"),
         *("coordinator", "worker", "store", "settings", "logs", "adapters.factory"),
         *("processes", "owner", "durations", "plain.replies", "purge.erase"),
     ),

@@ -128,8 +128,8 @@ def test_following_shows_what_comes_until_the_task_is_over(here: Project) -> Non
 def test_following_a_task_that_ended_silently_ends_too(
     program: Program, printed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ai4s.jobq.log_reading.LATE_S", 0.1)
-    monkeypatch.setattr("ai4s.jobq.log_reading.LOOK_S", 0.05)
+    monkeypatch.setattr("ai4s.jobq.views.log_reading.LATE_S", 0.1)
+    monkeypatch.setattr("ai4s.jobq.views.log_reading.LOOK_S", 0.05)
     answer = program.workflow("logs", printed, "silent", "--follow")
 
     assert answer.code == 0

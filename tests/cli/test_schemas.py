@@ -16,7 +16,7 @@ from ai4s.jobq.doctor.finding import Verdict
 from ai4s.jobq.engine.events import Cause
 from ai4s.jobq.engine.states import Stop, TaskState, Waiting, WorkflowState
 from ai4s.jobq.settings import Source
-from ai4s.jobq.signs import Life
+from ai4s.jobq.views.signs import Life
 from tests.support.schemas import check_printed, check_schema, closed, commands_of, json_commands, published
 
 SCHEMAS = published()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ai4s.jobq.adapters.local import open_local
-from ai4s.jobq.control import cancel_workflow, retry_workflow
+from ai4s.jobq.control.lifecycle import cancel_workflow, retry_workflow
 from ai4s.jobq.engine.states import Stop, WorkflowState
 from ai4s.jobq.errors import OperationalError
 from ai4s.jobq.ports.clock import SystemClock

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ai4s.jobq.adapters.local import open_local
-from ai4s.jobq.control import cancel_workflow
+from ai4s.jobq.control.lifecycle import cancel_workflow
 from ai4s.jobq.coordinator.settings import CoordinatorSettings
 from ai4s.jobq.engine.states import Stop, TaskState, WorkflowState
 from ai4s.jobq.store.wire import TaskMessage

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from ai4s.jobq.control import cancel_workflow
+from ai4s.jobq.control.lifecycle import cancel_workflow
 from ai4s.jobq.coordinator.reconcile import EmptyQueues, LiveWorkers, UnclaimedTasks, overtaken_tasks
 from ai4s.jobq.coordinator.settings import CoordinatorSettings
 from ai4s.jobq.engine.events import TaskFailed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from ai4s.jobq.control import cancel_workflow, retry_workflow
+from ai4s.jobq.control.lifecycle import cancel_workflow, retry_workflow
 from ai4s.jobq.coordinator.settings import CoordinatorSettings
 from ai4s.jobq.engine.states import TaskState, WorkflowState
 from ai4s.jobq.ports.table import Merge

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ai4s.jobq.control import cancel_workflow
+from ai4s.jobq.control.lifecycle import cancel_workflow
 from ai4s.jobq.engine.states import WorkflowState
 from ai4s.jobq.errors import AccessDeniedError, MessageTooLargeError, NothingSentError, StaleWriteError
 from ai4s.jobq.ids import new_nonce

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
-from ai4s.jobq.control import cancel_workflow, retry_workflow
+from ai4s.jobq.control.lifecycle import cancel_workflow, retry_workflow
 from ai4s.jobq.coordinator.loop import Coordinator
 from ai4s.jobq.coordinator.settings import CoordinatorSettings
 from ai4s.jobq.definition.model import WorkflowDefinition

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-import ai4s.jobq.control
+import ai4s.jobq.control.lifecycle
 import ai4s.jobq.store.commit
 from ai4s.jobq.coordinator import cycle, sweep
 from ai4s.jobq.coordinator.actor import WorkflowActor
@@ -199,7 +199,7 @@ RIVALS = {"coordinators": 3, "all_lead": True}
 
 
 def _writes(write: Callable[..., Any]) -> list[tuple[Any, str, Any]]:
-    return [(ai4s.jobq.store.commit, "write", write), (ai4s.jobq.control, "write", write)]
+    return [(ai4s.jobq.store.commit, "write", write), (ai4s.jobq.control.lifecycle, "write", write)]
 
 
 MUTATIONS = [

@@ -15,7 +15,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from ai4s.jobq.adapters.factory import open_store
-from ai4s.jobq.control import (
+from ai4s.jobq.control.lifecycle import (
     ChangeResult,
     RetryResult,
     cancel_workflow,
@@ -23,13 +23,17 @@ from ai4s.jobq.control import (
     resume_workflow,
     retry_workflow,
 )
+from ai4s.jobq.control.signalling import SignalResult, send_signal
 from ai4s.jobq.definition.model import WorkflowDefinition
-from ai4s.jobq.describing import task_statuses
 from ai4s.jobq.engine.states import TaskState, WorkflowState
 from ai4s.jobq.errors import DefinitionError, InternalError, JobqError, OperationalError, WaitTimeoutError
 from ai4s.jobq.handle import WorkflowHandle
 from ai4s.jobq.ports.clock import Clock, SystemClock
-from ai4s.jobq.reading import (
+from ai4s.jobq.settings import Target, resolve_target
+from ai4s.jobq.store.records import Header
+from ai4s.jobq.store.workflows import Submission, WorkflowStore
+from ai4s.jobq.views.describing import task_statuses
+from ai4s.jobq.views.reading import (
     DETAIL_COLUMNS,
     ERROR_COLUMNS,
     ended_rows,
@@ -39,16 +43,12 @@ from ai4s.jobq.reading import (
     read_status,
     task_records,
 )
-from ai4s.jobq.settings import Target, resolve_target
-from ai4s.jobq.signalling import SignalResult, send_signal
-from ai4s.jobq.status import AggregateStatus, TaskStatus, WorkflowStatus, status_of, summed
-from ai4s.jobq.store.records import Header
-from ai4s.jobq.store.workflows import Submission, WorkflowStore
+from ai4s.jobq.views.status import AggregateStatus, TaskStatus, WorkflowStatus, status_of, summed
 
 if TYPE_CHECKING:
+    from ai4s.jobq.control.rerun import RerunResult
+    from ai4s.jobq.control.rerun_plan import RerunPlan
     from ai4s.jobq.purge.purge import Purged
-    from ai4s.jobq.rerun import RerunResult
-    from ai4s.jobq.rerun_plan import RerunPlan
 
 FOLLOWED_TASKS = 2000  # up to this size each look at a workflow reads all its tasks, beyond it the header alone
 QUICKEST_POLL_S = 0.1
@@ -234,7 +234,7 @@ class WorkflowClient:
         self, workflow_id: str, from_tasks: Sequence[str] = (), *, params: Mapping[str, Any] | None = None
     ) -> RerunPlan:
         """What ``rerun`` would do with each task, and why; nothing is changed. Raises as ``rerun`` does."""
-        from ai4s.jobq.rerun import RerunRequest, rerun_plan
+        from ai4s.jobq.control.rerun import RerunRequest, rerun_plan
 
         return await rerun_plan(self.store, RerunRequest(workflow_id=workflow_id, names=from_tasks, params=params))
 
@@ -253,7 +253,7 @@ class WorkflowClient:
         of these. Raises: ``WorkflowNotFoundError``; ``UsageError``: there is no such task, or nothing would run;
         ``DefinitionError``: the params are wrong; ``WorkflowExistsError``: the new id has another definition.
         """
-        from ai4s.jobq.rerun import RerunRequest, rerun_workflow
+        from ai4s.jobq.control.rerun import RerunRequest, rerun_workflow
 
         request = RerunRequest(workflow_id=workflow_id, names=from_tasks, params=params, labels=labels)
         return await rerun_workflow(self.store, request, self._clock, new_id=new_id)

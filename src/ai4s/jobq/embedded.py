@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from ai4s.jobq.client import WorkflowClient
-from ai4s.jobq.control import retry_workflow
+from ai4s.jobq.control.lifecycle import retry_workflow
 from ai4s.jobq.coordinator.loop import Coordinator, PrivateRun
 from ai4s.jobq.coordinator.settings import CoordinatorSettings
 from ai4s.jobq.definition.model import WorkflowDefinition
@@ -25,14 +25,14 @@ from ai4s.jobq.ids import new_nonce
 from ai4s.jobq.owner import Life, host_of, life_of, this_owner
 from ai4s.jobq.ports.clock import Clock, SystemClock
 from ai4s.jobq.ports.dead_letters import dead_letter_queue_name
-from ai4s.jobq.reading import header_of_existing
 from ai4s.jobq.shared_slots import SharedSlots
-from ai4s.jobq.status import WorkflowStatus
 from ai4s.jobq.store.commit import write
 from ai4s.jobq.store.index_rows import index_record
 from ai4s.jobq.store.layout import private_completion_queue, private_queue
 from ai4s.jobq.store.records import Header
 from ai4s.jobq.store.workflows import WorkflowStore
+from ai4s.jobq.views.reading import header_of_existing
+from ai4s.jobq.views.status import WorkflowStatus
 from ai4s.jobq.worker.loop import Worker
 from ai4s.jobq.worker.settings import WorkerSettings
 from ai4s.jobq.worker.shell import ShellProcessor

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ai4s.jobq.control import ChangeResult, RetryResult
+from ai4s.jobq.control.lifecycle import ChangeResult, RetryResult
+from ai4s.jobq.control.signalling import SignalResult
 from ai4s.jobq.engine.states import TaskState
-from ai4s.jobq.signalling import SignalResult
-from ai4s.jobq.status import TaskStatus, WorkflowStatus
+from ai4s.jobq.views.status import TaskStatus, WorkflowStatus
 
 if TYPE_CHECKING:
     from ai4s.jobq.client import WorkflowClient

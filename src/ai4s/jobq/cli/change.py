@@ -14,7 +14,7 @@ from ai4s.jobq.cli.terminal import put, put_json, say
 from ai4s.jobq.engine.states import WorkflowState
 
 if TYPE_CHECKING:
-    from ai4s.jobq.control import ChangeResult
+    from ai4s.jobq.control.lifecycle import ChangeResult
 
 
 @click.command()

@@ -14,7 +14,7 @@ from ai4s.jobq.cli.show import as_json_option
 from ai4s.jobq.cli.tables import table
 from ai4s.jobq.cli.terminal import put, put_json, say, visible
 from ai4s.jobq.errors import OperationalError
-from ai4s.jobq.phrases import count
+from ai4s.jobq.views.phrases import count
 
 if TYPE_CHECKING:
     from ai4s.jobq.client import WorkflowClient
@@ -169,7 +169,7 @@ async def _find(client: WorkflowClient, message_id: str, queue: str | None) -> L
 
 
 async def _queues(client: WorkflowClient, queue: str | None) -> list[str]:
-    from ai4s.jobq.known_queues import known_queues
+    from ai4s.jobq.views.known_queues import known_queues
 
     if queue is not None:
         return [queue]

@@ -14,7 +14,7 @@ from ai4s.jobq.cli.render import print_lines
 from ai4s.jobq.cli.show import as_json_option
 from ai4s.jobq.cli.terminal import is_terminal, put_json, say, visible
 from ai4s.jobq.errors import SettingsError
-from ai4s.jobq.phrases import count, named
+from ai4s.jobq.views.phrases import count, named
 
 if TYPE_CHECKING:
     from ai4s.jobq.client import WorkflowClient

@@ -17,7 +17,7 @@ from ai4s.jobq.errors import UsageError
 
 if TYPE_CHECKING:
     from ai4s.jobq.client import WorkflowClient
-    from ai4s.jobq.graph import TaskGraph
+    from ai4s.jobq.views.graph import TaskGraph
 
 FORMATS = ("text", "mermaid", "dot", "svg")
 _SUFFIXES = {".mmd": "mermaid", ".mermaid": "mermaid", ".dot": "dot", ".gv": "dot", ".svg": "svg"}
@@ -56,14 +56,14 @@ def _is_file(source: str) -> bool:
 
 def _of_file(source: str) -> TaskGraph:
     from ai4s.jobq.definition.load import load_file
-    from ai4s.jobq.graph import graph_of
+    from ai4s.jobq.views.graph import graph_of
 
     return graph_of(load_file(source))
 
 
 async def _of_run(client: WorkflowClient, workflow_id: str) -> TaskGraph:
-    from ai4s.jobq.graph import graph_of
-    from ai4s.jobq.reading import load_existing
+    from ai4s.jobq.views.graph import graph_of
+    from ai4s.jobq.views.reading import load_existing
 
     run = (await load_existing(client.store, workflow_id)).run
     return graph_of(run.graph.definition, run)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from ai4s.jobq.client import WorkflowClient
-    from ai4s.jobq.history import Attempt, WorkflowHistory
+    from ai4s.jobq.views.history import Attempt, WorkflowHistory
 
 ERROR_PREVIEW = 60  # characters
 _TITLES = ("Task", "Attempt", "Outcome", "Wait", "Run", "Worker", "Cause")
@@ -41,7 +41,7 @@ def history(
     """
 
     async def read(client: WorkflowClient) -> WorkflowHistory:
-        from ai4s.jobq.history import read_history
+        from ai4s.jobq.views.history import read_history
 
         return await read_history(client.store, workflow_id, job_name=task_name)
 

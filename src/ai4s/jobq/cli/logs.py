@@ -15,7 +15,7 @@ from ai4s.jobq.cli.terminal import say
 
 if TYPE_CHECKING:
     from ai4s.jobq.client import WorkflowClient
-    from ai4s.jobq.log_reading import PrintedLog
+    from ai4s.jobq.views.log_reading import PrintedLog
 
 
 @click.command()
@@ -37,7 +37,7 @@ def logs(
     """
 
     async def show(client: WorkflowClient) -> None:
-        from ai4s.jobq.log_reading import find_printed
+        from ai4s.jobq.views.log_reading import find_printed
 
         printed = await find_printed(client.store, workflow_id, task_name, attempt=attempt)
         if not await _show(printed, follow=follow, tail=tail):

@@ -18,7 +18,7 @@ from ai4s.jobq.cli.tables import table
 from ai4s.jobq.cli.terminal import fitted, is_terminal, put, put_json, say, visible
 from ai4s.jobq.engine.states import WorkflowState
 from ai4s.jobq.errors import OperationalError
-from ai4s.jobq.phrases import count
+from ai4s.jobq.views.phrases import count
 
 if TYPE_CHECKING:
     from ai4s.jobq.client import WorkflowClient

@@ -13,9 +13,9 @@ from ai4s.jobq.engine.job_names import JobRole, job_name
 from ai4s.jobq.engine.states import TaskState, Waiting, WorkflowState
 
 if TYPE_CHECKING:
-    from ai4s.jobq.layers import LayerStatus
     from ai4s.jobq.settings import Target
-    from ai4s.jobq.status import AggregateStatus, JobStatus, TaskStatus, WorkflowStatus
+    from ai4s.jobq.views.layers import LayerStatus
+    from ai4s.jobq.views.status import AggregateStatus, JobStatus, TaskStatus, WorkflowStatus
 
 PREVIEW = 60  # characters of an output or error in a table
 NAMED_PARENTS = 5

@@ -14,12 +14,12 @@ from ai4s.jobq.cli.render import print_lines
 from ai4s.jobq.cli.show import as_json_option
 from ai4s.jobq.cli.tables import table
 from ai4s.jobq.cli.terminal import put, put_json, say
-from ai4s.jobq.phrases import count
+from ai4s.jobq.views.phrases import count
 
 if TYPE_CHECKING:
     from ai4s.jobq.client import WorkflowClient
-    from ai4s.jobq.rerun import RerunResult
-    from ai4s.jobq.rerun_plan import RerunPlan
+    from ai4s.jobq.control.rerun import RerunResult
+    from ai4s.jobq.control.rerun_plan import RerunPlan
 
 
 @click.command()

@@ -27,7 +27,7 @@ from ai4s.jobq.settings import LOCAL_TARGET, Target
 if TYPE_CHECKING:
     from ai4s.jobq.definition.model import WorkflowDefinition
     from ai4s.jobq.embedded import Outcome
-    from ai4s.jobq.status import WorkflowStatus
+    from ai4s.jobq.views.status import WorkflowStatus
 
 DEFAULT_SLOTS_PER_CORE = 2  # commands wait for disks and networks as often as they compute
 COUNTS_EVERY_S = 1.0

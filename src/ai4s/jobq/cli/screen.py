@@ -12,8 +12,8 @@ from ai4s.jobq.cli.terminal import fitted, visible
 from ai4s.jobq.engine.states import TaskState
 
 if TYPE_CHECKING:
-    from ai4s.jobq.layers import LayeredStatus
-    from ai4s.jobq.status import TaskStatus, WorkflowStatus
+    from ai4s.jobq.views.layers import LayeredStatus
+    from ai4s.jobq.views.status import TaskStatus, WorkflowStatus
 
 LINES_AROUND = 6  # of a screen, used by what stands above and below the tasks
 _FIRST_SHOWN = (TaskState.RUNNING, TaskState.FAILED, TaskState.READY, TaskState.PENDING)

@@ -18,8 +18,8 @@ from ai4s.jobq.engine.states import TaskState, WorkflowState
 
 if TYPE_CHECKING:
     from ai4s.jobq.client import WorkflowClient
-    from ai4s.jobq.layers import LayeredStatus
-    from ai4s.jobq.status import TaskStatus
+    from ai4s.jobq.views.layers import LayeredStatus
+    from ai4s.jobq.views.status import TaskStatus
 
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
@@ -51,7 +51,7 @@ def status(invocation: Invocation, workflow_id: str, tasks: bool, by_layer: bool
 
 def _show_layers(invocation: Invocation, workflow_id: str, *, as_json: bool) -> None:
     async def read(client: WorkflowClient) -> LayeredStatus:
-        from ai4s.jobq.layers import read_layers
+        from ai4s.jobq.views.layers import read_layers
 
         return await read_layers(client.store, workflow_id)
 

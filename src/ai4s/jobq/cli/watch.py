@@ -20,8 +20,8 @@ from ai4s.jobq.errors import StorageUnavailableError
 
 if TYPE_CHECKING:
     from ai4s.jobq.client import WorkflowClient
-    from ai4s.jobq.layers import LayeredStatus, LayerStatus
-    from ai4s.jobq.status import WorkflowStatus
+    from ai4s.jobq.views.layers import LayeredStatus, LayerStatus
+    from ai4s.jobq.views.status import WorkflowStatus
 
 
 @click.command()
@@ -101,7 +101,7 @@ async def print_last(
     client: WorkflowClient, statuses: AsyncIterator[WorkflowStatus], *, by_layer: bool
 ) -> WorkflowStatus:
     """Print the last status as JSON, with its tasks or its layers, and nothing before; the last status."""
-    from ai4s.jobq.layers import read_layers
+    from ai4s.jobq.views.layers import read_layers
 
     last: WorkflowStatus | None = None
     async for status in statuses:
@@ -132,7 +132,7 @@ async def show_each(statuses: AsyncIterator[WorkflowStatus]) -> WorkflowStatus:
 
 async def show_each_by_layer(client: WorkflowClient, statuses: AsyncIterator[WorkflowStatus]) -> WorkflowStatus:
     """Show the layers of each status on stdout as fits it; the last status."""
-    from ai4s.jobq.layers import read_layers
+    from ai4s.jobq.views.layers import read_layers
 
     status: WorkflowStatus | None = None
     with contextlib.ExitStack() as opened:

@@ -15,11 +15,11 @@ from ai4s.jobq.cli.show import as_json_option
 from ai4s.jobq.cli.tables import table
 from ai4s.jobq.cli.terminal import put, put_json
 from ai4s.jobq.durations import span
-from ai4s.jobq.phrases import ago
+from ai4s.jobq.views.phrases import ago
 
 if TYPE_CHECKING:
     from ai4s.jobq.client import WorkflowClient
-    from ai4s.jobq.signs import WorkerSign
+    from ai4s.jobq.views.signs import WorkerSign
 
 _TITLES = ("Queue", "Last sign", "Host:PID", "In hand", "Up", "Version")
 
@@ -67,8 +67,8 @@ def worker_json(sign: WorkerSign) -> dict[str, Any]:
 
 async def _signs(client: WorkflowClient, queue: str | None) -> list[WorkerSign]:
     from ai4s.jobq.ports.clock import SystemClock
-    from ai4s.jobq.signs import worker_signs
     from ai4s.jobq.store.workers import WorkerRegistry
+    from ai4s.jobq.views.signs import worker_signs
 
     registry = WorkerRegistry(client.store.services, client.store.names)
     return await worker_signs(registry, SystemClock(), queues=None if queue is None else {queue})

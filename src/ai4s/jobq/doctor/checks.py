@@ -11,17 +11,17 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from ai4s.jobq.advice import worker_command
 from ai4s.jobq.doctor.finding import Finding, Verdict
 from ai4s.jobq.doctor.site import Site, bounded
 from ai4s.jobq.durations import span
 from ai4s.jobq.engine.states import WorkflowState
 from ai4s.jobq.errors import AccessDeniedError, StorageUnavailableError
-from ai4s.jobq.known_queues import known_queues
-from ai4s.jobq.phrases import ago, count, named
 from ai4s.jobq.ports.dead_letters import dead_letter_queue_name
-from ai4s.jobq.signs import CoordinatorSign, WorkerSign, claims, live_queues
 from ai4s.jobq.store.workers import LIVE_S
+from ai4s.jobq.views.advice import worker_command
+from ai4s.jobq.views.known_queues import known_queues
+from ai4s.jobq.views.phrases import ago, count, named
+from ai4s.jobq.views.signs import CoordinatorSign, WorkerSign, claims, live_queues
 
 SKEW_S = 10.0  # requests are refused from 15 minutes on; leases and timers are off long before
 

@@ -12,8 +12,8 @@ from ai4s.jobq.doctor.site import Site, Thresholds
 from ai4s.jobq.errors import AccessDeniedError, JobqError, NoStoreError, SettingsError
 from ai4s.jobq.ports.clock import Clock, SystemClock
 from ai4s.jobq.settings import BLOBS_VARIABLE, PREFIX_VARIABLE, QUEUES_VARIABLE, Source, Target
-from ai4s.jobq.signs import Patience
 from ai4s.jobq.store.workflows import WorkflowStore
+from ai4s.jobq.views.signs import Patience
 
 STORE_S = 12.0  # a store that has not answered by then is called unreachable
 DEADLINE_S = 27.0  # of the whole examination; watching a silent worker takes 21.5 of them

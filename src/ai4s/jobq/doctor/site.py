@@ -8,19 +8,19 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
-from ai4s.jobq.advice import workflow_command
 from ai4s.jobq.engine.states import TaskState, WorkflowState
 from ai4s.jobq.errors import CorruptRecordError
 from ai4s.jobq.owner import Life as OwnerLife
 from ai4s.jobq.owner import life_of
 from ai4s.jobq.ports.clock import Clock
 from ai4s.jobq.settings import Target
-from ai4s.jobq.signs import CoordinatorSign, Patience, WorkerSign, coordinator_sign, worker_signs
 from ai4s.jobq.store.index_rows import IndexRecord
 from ai4s.jobq.store.layout import ENDED, job_row
 from ai4s.jobq.store.records import Header
 from ai4s.jobq.store.workers import WorkerRegistry
 from ai4s.jobq.store.workflows import WorkflowStore
+from ai4s.jobq.views.advice import workflow_command
+from ai4s.jobq.views.signs import CoordinatorSign, Patience, WorkerSign, coordinator_sign, worker_signs
 
 READ_HEADERS = 500  # of unfinished workflows; what more there are would take the examination too long
 READS_AT_ONCE = 16

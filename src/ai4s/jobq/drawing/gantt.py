@@ -13,8 +13,8 @@ from ai4s.jobq.drawing.palette import EDGE, FAINT_INK, GRID, INK, UNDO_DASH, Col
 from ai4s.jobq.drawing.svg import Svg, bold_px, shortened, text_px
 from ai4s.jobq.engine.job_names import JobRole
 from ai4s.jobq.engine.states import TaskState
-from ai4s.jobq.history import Attempt, WorkflowHistory
-from ai4s.jobq.layers import layer_of
+from ai4s.jobq.views.history import Attempt, WorkflowHistory
+from ai4s.jobq.views.layers import layer_of
 
 MOST_ROWS = 400  # of tasks; beyond that those of a layer share a row. As many of undo jobs
 ROW_PX = 18.0

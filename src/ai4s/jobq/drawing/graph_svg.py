@@ -11,7 +11,7 @@ from ai4s.jobq.drawing.palette import EDGE, FAINT_INK, INK, UNDO_DASH, colour_of
 from ai4s.jobq.drawing.svg import Svg, bold_px, point, shortened, text_px
 from ai4s.jobq.engine.job_names import JobRole
 from ai4s.jobq.engine.states import TaskState
-from ai4s.jobq.graph import Node, TaskGraph
+from ai4s.jobq.views.graph import Node, TaskGraph
 
 MARGIN = 24.0
 TITLE_PX = 58.0

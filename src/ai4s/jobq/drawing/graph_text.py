@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ai4s.jobq.drawing.palette import UNDO_DASH, colour_of
 from ai4s.jobq.engine.job_names import JobRole
 from ai4s.jobq.engine.states import TaskState
-from ai4s.jobq.graph import Node, TaskGraph
+from ai4s.jobq.views.graph import Node, TaskGraph
 
 NAMED_PARENTS = 4
 UNDOABLE_MARK = "↶"

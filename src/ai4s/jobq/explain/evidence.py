@@ -12,15 +12,15 @@ from ai4s.jobq.engine.states import TaskState
 from ai4s.jobq.engine.task_run import TaskRun
 from ai4s.jobq.errors import AccessDeniedError, CorruptRecordError, StorageUnavailableError
 from ai4s.jobq.ports.clock import Clock
-from ai4s.jobq.reading import load_existing, task_records
 from ai4s.jobq.settings import Target
-from ai4s.jobq.signs import CoordinatorSign, Patience, WorkerSign, coordinator_sign, worker_signs
 from ai4s.jobq.store.columns import iso
 from ai4s.jobq.store.index_rows import IndexRecord
 from ai4s.jobq.store.layout import job_row, task_queue
 from ai4s.jobq.store.records import Header
 from ai4s.jobq.store.workers import WorkerRegistry
 from ai4s.jobq.store.workflows import LoadedRun, WorkflowStore
+from ai4s.jobq.views.reading import load_existing, task_records
+from ai4s.jobq.views.signs import CoordinatorSign, Patience, WorkerSign, coordinator_sign, worker_signs
 
 SHOWN_FAILURES = 3  # failed tasks whose errors are read
 

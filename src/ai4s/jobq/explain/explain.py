@@ -11,12 +11,12 @@ from ai4s.jobq.explain.reasons import workflow_reasons
 from ai4s.jobq.explain.task_reasons import task_detail, task_reasons, task_summary
 from ai4s.jobq.explain.unreadable import explain_unreadable
 from ai4s.jobq.ids import near_names
-from ai4s.jobq.phrases import count
 from ai4s.jobq.ports.clock import Clock, SystemClock
 from ai4s.jobq.settings import Target
-from ai4s.jobq.signs import Patience
 from ai4s.jobq.store.columns import iso
 from ai4s.jobq.store.workflows import WorkflowStore
+from ai4s.jobq.views.phrases import count
+from ai4s.jobq.views.signs import Patience
 
 
 async def explain_workflow(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ai4s.jobq.advice import worker_command, workflow_command
 from ai4s.jobq.durations import span
 from ai4s.jobq.engine.states import Stop, TaskState, Waiting, WorkflowState
 from ai4s.jobq.engine.task_run import TaskRun
@@ -12,9 +11,10 @@ from ai4s.jobq.explain.evidence import Evidence, QueueEvidence
 from ai4s.jobq.explain.explanation import Reason
 from ai4s.jobq.owner import Life as OwnerLife
 from ai4s.jobq.owner import life_of
-from ai4s.jobq.phrases import NAMED, ago, count, named
 from ai4s.jobq.settings import Target
-from ai4s.jobq.signs import CoordinatorSign
+from ai4s.jobq.views.advice import worker_command, workflow_command
+from ai4s.jobq.views.phrases import NAMED, ago, count, named
+from ai4s.jobq.views.signs import CoordinatorSign
 
 
 def workflow_reasons(evidence: Evidence) -> Iterator[Reason]:

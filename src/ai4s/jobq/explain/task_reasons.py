@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ai4s.jobq.advice import workflow_command
 from ai4s.jobq.engine.states import Stop, TaskState
 from ai4s.jobq.engine.task_run import TaskRun
 from ai4s.jobq.explain.evidence import Evidence
@@ -23,8 +22,9 @@ from ai4s.jobq.explain.reasons import (
     unserved,
     waits_for_parents,
 )
-from ai4s.jobq.phrases import count, named
 from ai4s.jobq.store.columns import iso
+from ai4s.jobq.views.advice import workflow_command
+from ai4s.jobq.views.phrases import count, named
 
 SHOWN_PARENTS = 100  # states of parents in the JSON; a task may have 10,000
 

@@ -11,12 +11,12 @@ from ai4s.jobq.errors import CorruptRecordError
 from ai4s.jobq.explain.evidence import coordinator_detail, index_row
 from ai4s.jobq.explain.explanation import Explanation, Reason
 from ai4s.jobq.explain.reasons import no_coordinator, parked
-from ai4s.jobq.phrases import count
 from ai4s.jobq.ports.clock import Clock
 from ai4s.jobq.settings import Target
-from ai4s.jobq.signs import CoordinatorSign, Patience, coordinator_sign
 from ai4s.jobq.store.index_rows import IndexRecord
 from ai4s.jobq.store.workflows import WorkflowStore
+from ai4s.jobq.views.phrases import count
+from ai4s.jobq.views.signs import CoordinatorSign, Patience, coordinator_sign
 
 
 async def explain_unreadable(

@@ -13,12 +13,12 @@ from ai4s.jobq.owner import Life, host_of, life_of
 from ai4s.jobq.ports.clock import Clock
 from ai4s.jobq.ports.table import Entity
 from ai4s.jobq.purge.erase import Victim
-from ai4s.jobq.reading import index_rows
 from ai4s.jobq.store.columns import check_version
 from ai4s.jobq.store.index_rows import IndexRecord
 from ai4s.jobq.store.layout import HEADER
 from ai4s.jobq.store.records import Header, is_being_purged, read_header
 from ai4s.jobq.store.workflows import WorkflowStore
+from ai4s.jobq.views.reading import index_rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

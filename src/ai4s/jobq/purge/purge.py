@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-from ai4s.jobq.control import cancel_workflow
+from ai4s.jobq.control.lifecycle import cancel_workflow
 from ai4s.jobq.engine.states import TaskState
 from ai4s.jobq.errors import (
     CorruptRecordError,
@@ -21,8 +21,8 @@ from ai4s.jobq.ports.dead_letters import dead_letter_queue_name
 from ai4s.jobq.ports.table import Table
 from ai4s.jobq.purge.erase import Erased, delete_blobs, erase_workflow
 from ai4s.jobq.purge.plan import Chosen, Plan
-from ai4s.jobq.signs import coordinator_sign
 from ai4s.jobq.store.workflows import WorkflowStore
+from ai4s.jobq.views.signs import coordinator_sign
 
 AT_ONCE = 8  # workflows; each takes one request at a time
 STOP_S = 45.0  # for running tasks of a cancelled workflow to end: their workers ask every 30 s

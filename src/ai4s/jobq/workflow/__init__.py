@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from ai4s.jobq.definition.model import WorkflowDefinition
     from ai4s.jobq.handle import WorkflowHandle
     from ai4s.jobq.stash import BlobStash, BlobStashDirectory, BlobStasher
-    from ai4s.jobq.status import AggregateStatus, TaskStatus, WorkflowStatus
     from ai4s.jobq.sync import run_sync
     from ai4s.jobq.task import (
         DependencyFailedError,
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
         is_cancelled,
         set_output,
     )
+    from ai4s.jobq.views.status import AggregateStatus, TaskStatus, WorkflowStatus
 
 __all__ = [
     "AggregateStatus",
@@ -58,16 +58,16 @@ __all__ = [
 ]
 
 _HOMES = {  # of what is not in ``task``: module, and its name there
-    "AggregateStatus": ("ai4s.jobq.status", "AggregateStatus"),
+    "AggregateStatus": ("ai4s.jobq.views.status", "AggregateStatus"),
     "BlobStash": ("ai4s.jobq.stash", "BlobStash"),
     "BlobStashDirectory": ("ai4s.jobq.stash", "BlobStashDirectory"),
     "BlobStasher": ("ai4s.jobq.stash", "BlobStasher"),
-    "TaskStatus": ("ai4s.jobq.status", "TaskStatus"),
+    "TaskStatus": ("ai4s.jobq.views.status", "TaskStatus"),
     "Workflow": ("ai4s.jobq.definition.builder", "Workflow"),
     "WorkflowClient": ("ai4s.jobq.client", "WorkflowClient"),
     "WorkflowDefinition": ("ai4s.jobq.definition.model", "WorkflowDefinition"),
     "WorkflowHandle": ("ai4s.jobq.handle", "WorkflowHandle"),
-    "WorkflowStatus": ("ai4s.jobq.status", "WorkflowStatus"),
+    "WorkflowStatus": ("ai4s.jobq.views.status", "WorkflowStatus"),
     "WorkflowTask": ("ai4s.jobq.definition.model", "Task"),
     "run_sync": ("ai4s.jobq.sync", "run_sync"),
 }

@@ -13,12 +13,12 @@ from typing import Any
 from ai4s.jobq.engine.graph import Graph
 from ai4s.jobq.engine.job_names import JobRole
 from ai4s.jobq.engine.states import TaskState, WorkflowState
-from ai4s.jobq.job_lookup import job_number_named
-from ai4s.jobq.reading import header_of_existing
 from ai4s.jobq.store.columns import iso
 from ai4s.jobq.store.layout import job_row
 from ai4s.jobq.store.records import KEPT_ATTEMPTS, TASK_STATE_COLUMNS, Header, TaskRecord, read_task
 from ai4s.jobq.store.workflows import WorkflowStore
+from ai4s.jobq.views.job_lookup import job_number_named
+from ai4s.jobq.views.reading import header_of_existing
 
 HISTORY_COLUMNS = (*TASK_STATE_COLUMNS, *(f"a{slot:02d}" for slot in range(KEPT_ATTEMPTS)))
 

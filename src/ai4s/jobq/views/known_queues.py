@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable
 
 from ai4s.jobq.errors import CorruptRecordError
-from ai4s.jobq.reading import index_rows
 from ai4s.jobq.store.index_rows import IndexRecord
 from ai4s.jobq.store.layout import task_queue
 from ai4s.jobq.store.records import Header
 from ai4s.jobq.store.workers import WorkerRegistry
 from ai4s.jobq.store.workflows import WorkflowStore
+from ai4s.jobq.views.reading import index_rows
 
 ASKED_WORKFLOWS = 100  # unfinished ones first, then those that ended last
 

@@ -17,11 +17,11 @@ from ai4s.jobq.engine.events import AttemptRecord, Cause
 from ai4s.jobq.engine.job_names import JobRole
 from ai4s.jobq.engine.states import TaskState, WorkflowState
 from ai4s.jobq.engine.task_run import TaskRun
-from ai4s.jobq.history import Attempt, WorkflowHistory, read_history
 from ai4s.jobq.ports.table import Merge
 from ai4s.jobq.store.layout import task_row
 from ai4s.jobq.store.records import attempt_values, task_values
 from ai4s.jobq.store.workflows import WorkflowStore
+from ai4s.jobq.views.history import Attempt, WorkflowHistory, read_history
 
 SVG = "{http://www.w3.org/2000/svg}"
 START = datetime(2026, 11, 29, 12, tzinfo=UTC)

@@ -11,18 +11,18 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from ai4s.jobq.changes import again_when_stale, announce
+from ai4s.jobq.control.changes import again_when_stale, announce
 from ai4s.jobq.definition.faults import signal_name_fault
 from ai4s.jobq.errors import OperationalError, UsageError
 from ai4s.jobq.ids import near_names, new_nonce
 from ai4s.jobq.ports.clock import Clock
 from ai4s.jobq.ports.table import Merge
-from ai4s.jobq.reading import header_of_existing
 from ai4s.jobq.store.commit import write
 from ai4s.jobq.store.layout import signal_row, task_row
 from ai4s.jobq.store.outputs import MAX_INLINE_BYTES
 from ai4s.jobq.store.records import TASK_STATE_COLUMNS, Header, read_task_run, signal_values
 from ai4s.jobq.store.workflows import WorkflowStore
+from ai4s.jobq.views.reading import header_of_existing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,9 +14,9 @@ from typing import Any
 
 from ai4s.jobq.engine.run import WorkflowRun
 from ai4s.jobq.engine.states import TaskState
-from ai4s.jobq.reading import load_existing
-from ai4s.jobq.status import WorkflowStatus, status_of
 from ai4s.jobq.store.workflows import WorkflowStore
+from ai4s.jobq.views.reading import load_existing
+from ai4s.jobq.views.status import WorkflowStatus, status_of
 
 _NUMBER = re.compile(r"-\d{3,}(?:_\d+)?$", re.ASCII)
 _INSTANCE = re.compile(r"\[[^\[\]]+=.*\]$")

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from ai4s.jobq.engine.outcome import has_handler
 from ai4s.jobq.engine.run import WorkflowRun
 from ai4s.jobq.engine.states import SATISFIED, TaskState, Waiting, WorkflowState
-from ai4s.jobq.other_jobs import begun_hooks, has_begun, is_undoing, job_state, undo_job
-from ai4s.jobq.status import JobStatus, TaskStatus, WorkflowStatus, is_cancelled
 from ai4s.jobq.store.records import Header, TaskRecord
+from ai4s.jobq.views.other_jobs import begun_hooks, has_begun, is_undoing, job_state, undo_job
+from ai4s.jobq.views.status import JobStatus, TaskStatus, WorkflowStatus, is_cancelled
 
 NAMED_FAILURES = 3  # tasks named in the error of a failed workflow
 

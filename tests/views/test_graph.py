@@ -23,8 +23,8 @@ from ai4s.jobq.engine.job_names import JobRole
 from ai4s.jobq.engine.run import WorkflowRun
 from ai4s.jobq.engine.states import TaskState, WorkflowState
 from ai4s.jobq.engine.task_run import TaskRun
-from ai4s.jobq.graph import MOST_NODES, Node, TaskGraph, depths_of, graph_of
-from ai4s.jobq.layers import layer_of, layers_of
+from ai4s.jobq.views.graph import MOST_NODES, Node, TaskGraph, depths_of, graph_of
+from ai4s.jobq.views.layers import layer_of, layers_of
 
 SVG = "{http://www.w3.org/2000/svg}"
 GAP = 10.0

@@ -18,8 +18,8 @@ from ai4s.jobq.definition.model import WorkflowDefinition
 from ai4s.jobq.engine.job_names import JobRole, job_name
 from ai4s.jobq.engine.run import WorkflowRun
 from ai4s.jobq.engine.states import SATISFIED, TaskState
-from ai4s.jobq.layers import layer_of
-from ai4s.jobq.other_jobs import has_begun, is_undoing, job_state, undo_job
+from ai4s.jobq.views.layers import layer_of
+from ai4s.jobq.views.other_jobs import has_begun, is_undoing, job_state, undo_job
 
 MOST_NODES = 200
 _TOLD_FIRST = (TaskState.RUNNING, TaskState.FAILED, TaskState.UPSTREAM_FAILED, TaskState.CANCELLED)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from ai4s.jobq.advice import worker_command, workflow_command
 from ai4s.jobq.durations import duration_s, span
 from ai4s.jobq.errors import UsageError
-from ai4s.jobq.phrases import ago, count, named
 from ai4s.jobq.settings import Source, Target
+from ai4s.jobq.views.advice import worker_command, workflow_command
+from ai4s.jobq.views.phrases import ago, count, named
 
 
 def test_a_command_names_the_target_and_what_was_given_by_flags() -> None:

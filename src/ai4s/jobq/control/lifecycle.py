@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from ai4s.jobq.changes import again_when_stale, announce
+from ai4s.jobq.control.changes import again_when_stale, announce
 from ai4s.jobq.engine.decide import decide
 from ai4s.jobq.engine.events import CancelRequested, RetryRequested, Room
 from ai4s.jobq.engine.states import Stop, TaskState, WorkflowState
 from ai4s.jobq.errors import NothingToRetryError, OperationalError, StaleWriteError
 from ai4s.jobq.ids import new_nonce
 from ai4s.jobq.ports.clock import Clock
-from ai4s.jobq.reading import header_of_existing, load_existing
 from ai4s.jobq.store.commit import header_of, write
 from ai4s.jobq.store.index_rows import index_record
 from ai4s.jobq.store.layout import ended_row
 from ai4s.jobq.store.records import Header
 from ai4s.jobq.store.workflows import LoadedRun, StoredHeader, WorkflowStore
+from ai4s.jobq.views.reading import header_of_existing, load_existing
 
 _AT_WORK = frozenset({WorkflowState.PENDING, WorkflowState.RUNNING, WorkflowState.PAUSED})
 _KEPT_BY_CANCEL = (TaskState.COMPLETED, TaskState.FAILED, TaskState.RUNNING)

@@ -14,7 +14,9 @@ import pytest
 from ai4s.jobq.adapters.local import open_local
 from ai4s.jobq.owner import this_owner
 from ai4s.jobq.ports.clock import SystemClock
-from ai4s.jobq.signs import (
+from ai4s.jobq.store.layout import Names
+from ai4s.jobq.store.workers import HEARTBEAT_S, WorkerRecord, WorkerRegistry
+from ai4s.jobq.views.signs import (
     AT_ONCE,
     FRESH_S,
     WORKER_WATCH_S,
@@ -25,8 +27,6 @@ from ai4s.jobq.signs import (
     live_queues,
     worker_signs,
 )
-from ai4s.jobq.store.layout import Names
-from ai4s.jobq.store.workers import HEARTBEAT_S, WorkerRecord, WorkerRegistry
 from tests.coordinator.stage import QUICK, JumpingClock, Stage
 from tests.support.waiting import until
 

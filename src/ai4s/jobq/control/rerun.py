@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ai4s.jobq.control.rerun_plan import RerunPlan, plan_rerun
 from ai4s.jobq.definition.labels import with_labels
 from ai4s.jobq.definition.params import bind
 from ai4s.jobq.engine.states import TaskState
@@ -17,8 +18,6 @@ from ai4s.jobq.errors import BlobNotFoundError, JobqError, OperationalError, Usa
 from ai4s.jobq.ids import check_workflow_id, new_nonce, new_run_id, new_workflow_id
 from ai4s.jobq.ports.clock import Clock
 from ai4s.jobq.ports.table import Insert
-from ai4s.jobq.reading import load_existing, task_records
-from ai4s.jobq.rerun_plan import RerunPlan, plan_rerun
 from ai4s.jobq.store.copies import OutputCopies
 from ai4s.jobq.store.layout import task_row
 from ai4s.jobq.store.records import TaskRecord, output_values, reused_values, task_values
@@ -26,6 +25,7 @@ from ai4s.jobq.store.side_by_side import side_by_side
 from ai4s.jobq.store.stashes import may_hold_marker
 from ai4s.jobq.store.wire import BlobRef
 from ai4s.jobq.store.workflows import LoadedRun, Submission, WorkflowStore
+from ai4s.jobq.views.reading import load_existing, task_records
 
 COPIES_AT_ONCE = 8
 RECORDS_AT_ONCE = 1000  # outputs in memory, 32 KB each at most

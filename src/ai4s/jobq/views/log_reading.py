@@ -9,14 +9,14 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from ai4s.jobq.errors import JobqError
-from ai4s.jobq.job_lookup import job_number_named
 from ai4s.jobq.ports.blob import BlobStore
 from ai4s.jobq.ports.clock import Clock, SystemClock
-from ai4s.jobq.reading import header_of_existing
 from ai4s.jobq.store.layout import job_row
 from ai4s.jobq.store.records import TaskRecord
 from ai4s.jobq.store.task_logs import LogReader, Piece, executions_with_logs, log_prefix
 from ai4s.jobq.store.workflows import WorkflowStore
+from ai4s.jobq.views.job_lookup import job_number_named
+from ai4s.jobq.views.reading import header_of_existing
 
 LOOK_S = 1.0  # between two looks at a log that grows
 LOOK_BACK = 20  # attempts looked through for output

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 
-from ai4s.jobq.describing import detailed_status
 from ai4s.jobq.errors import WorkflowNotFoundError
 from ai4s.jobq.ids import near_names
-from ai4s.jobq.status import WorkflowStatus
 from ai4s.jobq.store.index_rows import IndexRecord
 from ai4s.jobq.store.layout import task_row
 from ai4s.jobq.store.records import TASK_STATE_COLUMNS, TaskRecord, read_task
 from ai4s.jobq.store.workflows import LoadedRun, StoredHeader, WorkflowStore, workflow_run
+from ai4s.jobq.views.describing import detailed_status
+from ai4s.jobq.views.status import WorkflowStatus
 
 ERROR_COLUMNS = (*TASK_STATE_COLUMNS, "error")
 DETAIL_COLUMNS = (*ERROR_COLUMNS, "output", "blob", "reused")
