@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.azurite import Azurite
 from tests.support.fork_server import shared_fork_server
 from tests.support.project import Project, project
 
@@ -23,26 +23,25 @@ def account(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def backend_environment(account: str, tmp_path: Path) -> Iterator[dict[str, str]]:
-    """What a user exports for this backend. Azurite is a new one for each test: its data is this test's alone."""
+def backend_environment(account: str, tmp_path: Path, request: pytest.FixtureRequest) -> dict[str, str]:
+    """What a user exports for this backend. Azurite is shared; a module that puts weight on it has its own ``azurite``."""
     if account == "local":
-        yield {"JOBQ_LOCAL_DIR": str(tmp_path / "store")}
-        return
-    with Azurite() as azurite:
-        ports = azurite.ports
-        yield {
-            "JOBQ_AZURITE_BLOB_PORT": str(ports.blob),
-            "JOBQ_AZURITE_QUEUE_PORT": str(ports.queue),
-            "JOBQ_AZURITE_TABLE_PORT": str(ports.table),
-        }
+        return {"JOBQ_LOCAL_DIR": str(tmp_path / "store")}
+    ports = request.getfixturevalue("azurite").ports
+    return {
+        "JOBQ_AZURITE_BLOB_PORT": str(ports.blob),
+        "JOBQ_AZURITE_QUEUE_PORT": str(ports.queue),
+        "JOBQ_AZURITE_TABLE_PORT": str(ports.table),
+    }
 
 
 @pytest.fixture
 def here(account: str, backend_environment: dict[str, str], tmp_path: Path) -> Iterator[Project]:
-    """A user's project on this backend."""
+    """A user's project on this backend; its tables are this test's alone."""
     folder = tmp_path / "project"
     folder.mkdir()
-    with project(folder, account, backend_environment, forks=shared_fork_server()) as made:
+    prefix = "Tutorial" if account == "local" else f"Tutorial{secrets.token_hex(4)}"
+    with project(folder, account, backend_environment, prefix=prefix, forks=shared_fork_server()) as made:
         yield made
 
 

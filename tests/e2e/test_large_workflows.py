@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,20 @@ import pytest
 import yaml
 
 from tests.e2e.conftest import write_definition
+from tests.support.azurite import Azurite
 from tests.support.dags import fan, mosaic, recorded_workloads, sequencing
 from tests.support.project import Project
 from tests.support.trace import check_every_task_ran_once_after_its_parents, traced
 
 GENERATED = {"mosaic": mosaic, "sequencing": sequencing}
 RECORDED = {path.stem: path for path in recorded_workloads()}
+
+
+@pytest.fixture
+def azurite() -> Iterator[Azurite]:
+    """One of its own: after many thousands of messages the queue service of an old one may freeze."""
+    with Azurite() as own:
+        yield own
 
 
 def _definition(name: str) -> dict[str, Any]:

@@ -5,12 +5,23 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from ai4s.jobq.adapters.factory import open_services
 from ai4s.jobq.settings import resolve_target
 from tests.e2e.conftest import write_definition
+from tests.support.azurite import Azurite
 from tests.support.project import Project, kill_group, until
+
+
+@pytest.fixture
+def azurite() -> Iterator[Azurite]:
+    """One of its own: a queue is cleared here, and killed processes leave their messages."""
+    with Azurite() as own:
+        yield own
 
 
 def test_a_task_whose_worker_is_killed_runs_again_elsewhere(here: Project) -> None:

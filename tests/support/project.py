@@ -165,7 +165,7 @@ def until(condition: Callable[[], Any], what: str, *, timeout_s: float = PATIENC
 
 @contextmanager
 def project(
-    folder: Path, account: str, extra: Mapping[str, str], *, forks: ForkServer | None = None
+    folder: Path, account: str, extra: Mapping[str, str], *, prefix: str = "Tutorial", forks: ForkServer | None = None
 ) -> Iterator[Project]:
     """A project whose processes are gone afterwards."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("JOBQ_")}
@@ -174,10 +174,10 @@ def project(
         **clean,
         "PATH": f"{bin_folder}{os.pathsep}{clean.get('PATH', '')}",
         "HOME": str(folder),
-        "JOBQ_WORKFLOW_PREFIX": f"{account}/Tutorial",
+        "JOBQ_WORKFLOW_PREFIX": f"{account}/{prefix}",
         **extra,
     }
-    made = Project(folder, account, environment, forks=forks)
+    made = Project(folder, account, environment, prefix, forks)
     try:
         yield made
     finally:
