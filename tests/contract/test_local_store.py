@@ -163,6 +163,34 @@ async def test_database_of_another_program_is_refused(tmp_path: Path) -> None:
     assert "another program" in str(await refusal(tmp_path))
 
 
+async def test_a_file_whose_tables_another_process_is_making_is_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A coordinator, a worker and a submit are often the first ones of a store, all at once."""
+    connect, others = schema.connect, list[str]()
+
+    def interrupted(path: Path, *, writable: bool) -> sqlite3.Connection:
+        connection = connect(path, writable=writable)
+        connection.set_trace_callback(lambda statement: make_tables(path) if "sqlite_master" in statement else None)
+        return connection
+
+    def make_tables(path: Path) -> None:
+        """What the other process does just then."""
+        monkeypatch.setattr(schema, "connect", connect)
+        try:
+            schema.open_file(path).connection.close()
+            others.append("made them")
+        except sqlite3.OperationalError:
+            others.append("has to wait")
+
+    monkeypatch.setattr(schema, "connect", interrupted)
+
+    await make_store(tmp_path)
+
+    assert others
+    assert "'n': 1" in await row_of(tmp_path)
+
+
 async def test_file_in_place_of_the_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "store").write_text("")
 

@@ -135,9 +135,15 @@ def _open_mode(path: Path, *, writable: bool) -> str:
 
 
 def _check_origin(connection: sqlite3.Connection, path: Path) -> None:
-    version = _version(connection)
-    application = connection.execute("PRAGMA application_id").fetchone()[0]
-    if application != APPLICATION_ID and connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
+    """Refuse a file that is not ours. It is read as it is at one moment: another process may be making its tables."""
+    connection.execute("BEGIN")
+    try:
+        version = _version(connection)
+        application = connection.execute("PRAGMA application_id").fetchone()[0]
+        has_tables = connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is not None
+    finally:
+        connection.execute("ROLLBACK")
+    if application != APPLICATION_ID and has_tables:
         raise SettingsError(f"{path} is a database of another program. Choose another directory")
     if version > SCHEMA_VERSION:
         raise NewerVersionError(
