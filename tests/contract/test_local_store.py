@@ -163,6 +163,25 @@ async def test_database_of_another_program_is_refused(tmp_path: Path) -> None:
     assert "another program" in str(await refusal(tmp_path))
 
 
+async def test_a_file_that_another_process_is_making_is_not_taken_for_read_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes into being between two looks at it, whichever is the first."""
+    exists, access = Path.exists, os.access
+
+    def looked(*, found: bool, path: object) -> bool:
+        if Path(str(path)).name == schema.FILE_NAME:
+            Path(str(path)).touch(mode=0o600)
+        return found
+
+    monkeypatch.setattr(Path, "exists", lambda path: looked(found=exists(path), path=path))
+    monkeypatch.setattr(os, "access", lambda path, mode: looked(found=access(path, mode), path=path))
+
+    await make_store(tmp_path)
+
+    assert "'n': 1" in await row_of(tmp_path)
+
+
 async def test_a_file_whose_tables_another_process_is_making_is_ours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,7 +78,8 @@ def open_file(path: Path) -> OpenedFile:
     Where this user may not write, the store can still be read. Raises ``sqlite3.OperationalError`` while another process
     holds the lock: call again.
     """
-    writable = os.access(path.parent, os.W_OK) and (os.access(path, os.W_OK) or not path.exists())
+    # In this order: another process may make the file between two looks at it.
+    writable = os.access(path.parent, os.W_OK) and (not path.exists() or os.access(path, os.W_OK))
     with sqlite_errors(path):
         if writable:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # SQLite would follow the umask
