@@ -27,7 +27,7 @@ def opened(backend: str) -> Iterator[Backend]:
 @click.command()
 @click.option("--backend", type=click.Choice(["local", "azurite"]), default="local", show_default=True)
 @click.option("--role", "chosen", type=click.Choice(list(ROLES)), multiple=True, help="Only this; may be repeated.")
-@click.option("--first", is_flag=True, help="Only the first call of each kind.")
+@click.option("--first", is_flag=True, help="Only after the first call of each kind.")
 def main(backend: str, chosen: tuple[str, ...], first: bool) -> None:
     """Kill each role before and after each kind of call."""
     extent = Extent.FIRST if first else Extent.EVERY

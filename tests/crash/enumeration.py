@@ -32,10 +32,14 @@ PREFIX = "Crash"
 
 
 class Extent(Enum):
-    """How many of the points are played."""
+    """How many of the points are played.
 
-    EVERY = "first, second and last call of each kind"
-    FIRST = "first call of each kind"
+    What a death before a call leaves behind is nearly always what a death after the call that precedes it does, so the short
+    form has the latter alone.
+    """
+
+    EVERY = "before and after the first, second and last call of each kind"
+    FIRST = "after the first call of each kind"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +105,8 @@ def points(counts: Counter[tuple[str, str]], extent: Extent) -> list[Death]:
     found = []
     for (kind, name), count in sorted(counts.items()):
         last = (min(count, MOST_OF_IDLE) if kind in IDLE_KINDS else count) - 1
-        numbers = sorted({0, min(1, last), last}) if extent is Extent.EVERY else [0]
-        found += [Death(kind, name, number, after) for number in numbers for after in (False, True)]
+        numbers, sides = (sorted({0, min(1, last), last}), (False, True)) if extent is Extent.EVERY else ([0], (True,))
+        found += [Death(kind, name, number, after) for number in numbers for after in sides]
     return found
 
 
