@@ -20,6 +20,7 @@ from ai4s.jobq.store.layout import HEADER
 from ai4s.jobq.store.wire import Cause, Outcome, decode_queue_message, encode_task
 from ai4s.jobq.store.workers import WorkerRecord, WorkerRegistry
 from ai4s.jobq.worker.processor import Job, JobResult
+from ai4s.jobq.worker.receiving import FIRST_BACKOFF_S
 from ai4s.jobq.worker.scratch import PREFIX
 from ai4s.jobq.worker.tasks import STARTED_AFTER_S
 from tests.worker.stage import Stage
@@ -486,6 +487,42 @@ async def test_a_receive_that_fails_is_tried_again(stage: Stage) -> None:
     await stage.run()
 
     assert stage.only_outcome().outcome is Outcome.SUCCEEDED
+
+
+async def test_a_queue_that_is_away_for_longer_than_the_idle_time_is_asked_with_pauses(stage: Stage) -> None:
+    failures = iter([StorageUnavailableError("not up yet")] * 3)
+    pauses: list[float] = []
+
+    def not_up_yet(operation: str, message: Message | None) -> None:
+        if operation == "receive":
+            for failure in failures:
+                raise failure
+
+    async def arrival(timeout_s: float) -> None:
+        pauses.append(timeout_s)
+
+    stage.queue.fault = not_up_yet
+    stage.queue.arrival = arrival  # type: ignore[method-assign]  # the test does not wait
+    await stage.run(idle_timeout_s=0, max_idle_backoff_s=3 * FIRST_BACKOFF_S)
+
+    assert pauses == [FIRST_BACKOFF_S, 2 * FIRST_BACKOFF_S, 3 * FIRST_BACKOFF_S]
+
+
+async def test_a_task_longer_than_the_idle_time_does_not_hurry_the_free_slots(stage: Stage, tmp_path: Path) -> None:
+    await stage.put_command(f"until test -e {tmp_path}/go; do sleep 0.02; done")
+    pauses: list[float] = []
+
+    async def arrival(timeout_s: float) -> None:
+        pauses.append(timeout_s)
+        if len(pauses) == 3:
+            (tmp_path / "go").touch()
+        await asyncio.sleep(0.01)
+
+    stage.queue.arrival = arrival  # type: ignore[method-assign]  # the test does not wait
+    await stage.run(slots=2, idle_timeout_s=0, max_idle_backoff_s=3)
+
+    assert len(pauses) >= 3
+    assert min(pauses) >= FIRST_BACKOFF_S
 
 
 async def test_a_worker_that_may_not_receive_at_all_says_so_and_ends(stage: Stage) -> None:

@@ -98,11 +98,16 @@ class Receiver:
         now = self._clock.monotonic()
         if self._idle_since is None:
             self._idle_since = now
-        if not self._slots.empty or not self._received_once:
+        if not self._may_leave:
             return False
         if self._settings.idle_timeout_s is None:
             return not self._stays
         return now - self._idle_since >= self._settings.idle_timeout_s
+
+    @property
+    def _may_leave(self) -> bool:
+        """Whether idle time counts: neither while something is in hand, nor before the queue has answered once."""
+        return self._slots.empty and self._received_once
 
     async def _wait_for_message(self, begun_at: float) -> None:
         """Until something may have come, a slot ended, we are to leave, or it is time to look again."""
@@ -127,14 +132,11 @@ class Receiver:
             await asyncio.sleep(timeout_s)
 
     def _remaining_s(self, begun_at: float) -> float:
-        """Until idle time or the time limit is over, at least a moment."""
+        """Until the time limit is over, or the idle time of a worker that may leave then; at least a moment."""
         now = self._clock.monotonic()
-        ends = [
-            start + length
-            for start, length in (
-                (begun_at, self._settings.time_limit_s),
-                (self._idle_since, self._settings.idle_timeout_s),
-            )
-            if start is not None and length is not None
-        ]
-        return max(min(ends, default=now + self._backoff_s) - now, 0.01)
+        ends = [now + self._backoff_s]
+        if self._settings.time_limit_s is not None:
+            ends.append(begun_at + self._settings.time_limit_s)
+        if self._settings.idle_timeout_s is not None and self._idle_since is not None and self._may_leave:
+            ends.append(self._idle_since + self._settings.idle_timeout_s)
+        return max(min(ends) - now, 0.01)
