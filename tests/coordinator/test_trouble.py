@@ -234,6 +234,26 @@ async def test_everything_failing_for_a_while_is_waited_out(stage: Stage) -> Non
     assert set(attempts(worker.executions)) == {1}
 
 
+async def test_a_coordinator_that_is_refused_at_its_start_says_so_and_ends(stage: Stage) -> None:
+    faults = Faults()
+    faults.refuse("table.get", stage.store.names.index_table, error=AccessDeniedError("no role"))
+    running = stage.new_coordinator(faults=faults)
+    running.start()
+
+    with pytest.raises(AccessDeniedError, match="no role"):
+        await running.task
+
+
+async def test_a_coordinator_that_was_let_in_once_waits_until_it_is_again(stage: Stage) -> None:
+    workflow_id = await stage.submit(workflow())
+    faults = Faults()
+    faults.refuse("table.get", stage.store.names.index_table, error=AccessDeniedError("no role"), skip=1, times=3)
+
+    async with stage.coordinator(SHORT_LEASE, faults=faults), ScriptedWorker(stage.store):
+        await until(lambda: faults.count("table.get", stage.store.names.index_table) > 4)
+        await stage.completed(workflow_id)
+
+
 async def test_a_task_queue_that_cannot_be_counted_does_not_stop_the_sweep(stage: Stage) -> None:
     await stage.submit(workflow({"x": []}, changes={"x": {"queue": "queue-x"}}))
     faults = Faults()

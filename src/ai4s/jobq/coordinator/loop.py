@@ -1,7 +1,7 @@
 """The coordinator's loops: lease, receiving, sweep, and the shutdown that ties them up.
 
-Each loop survives everything: an error is logged, waited out, and the loop goes on. The only ways out are ``stop`` and
-cancellation. What a standby does is wait for the lease.
+Each loop survives everything: an error is logged, waited out, and the loop goes on. The only ways out are ``stop``,
+cancellation, and a store that refuses the very first look at the lease. What a standby does is wait for the lease.
 """
 
 from __future__ import annotations
@@ -23,7 +23,13 @@ from ai4s.jobq.coordinator.retention import Retention
 from ai4s.jobq.coordinator.settings import CoordinatorSettings
 from ai4s.jobq.coordinator.sweep import Sweep
 from ai4s.jobq.coordinator.windows import QueueWindows
-from ai4s.jobq.errors import CorruptRecordError, MessageLostError, NewerVersionError, OperationalError
+from ai4s.jobq.errors import (
+    AccessDeniedError,
+    CorruptRecordError,
+    MessageLostError,
+    NewerVersionError,
+    OperationalError,
+)
 from ai4s.jobq.ids import new_nonce
 from ai4s.jobq.ports.clock import Clock, SystemClock
 from ai4s.jobq.ports.queue import Message, Queue
@@ -82,6 +88,7 @@ class Coordinator:
         self._actors: dict[str, WorkflowActor] = {}
         self._actor_tasks: set[asyncio.Task[None]] = set()
         self._stop = asyncio.Event()
+        self._was_let_in = private is not None
         self._leads = asyncio.Event()  # until a loop finds that it does so no more; ``is_leading`` is what counts
         self._idle_s = self.settings.idle_sleep_s
         self._warned: set[str] = set()
@@ -93,7 +100,10 @@ class Coordinator:
         self._stop.set()
 
     async def run(self) -> Stats:
-        """Coordinate until ``stop`` is called; what was done."""
+        """Coordinate until ``stop`` is called; what was done.
+
+        Raises: AccessDeniedError: the store refused the very first look at the lease.
+        """
         loops = [self._forever(self._receive, "receiving"), self._forever(self._sweep_once, "sweep")]
         loops.append(self._forever(self._renew_in_hand, "renewal"))
         if self._private is None:
@@ -109,6 +119,8 @@ class Coordinator:
             async with asyncio.TaskGroup() as group:
                 for loop in loops:
                     group.create_task(loop)
+        except ExceptionGroup as exc:  # of one error: nothing else gets out of a loop
+            raise exc.exceptions[0] from None
         finally:
             await self._wind_up()
         return self.stats
@@ -129,6 +141,8 @@ class Coordinator:
             try:
                 pause_s, trouble_s = await step(), min(FIRST_PAUSE_S, longest_pause_s)
             except Exception as exc:  # the outermost edge of a loop that must not die
+                if isinstance(exc, AccessDeniedError) and not self._was_let_in:
+                    raise  # not an outage but a wrong account or a missing role: tell whoever starts us
                 is_news = not isinstance(exc, OperationalError) or self._clock.monotonic() - said_at >= SAY_EVERY_S
                 said_at = self._clock.monotonic() if is_news else said_at
                 LOG.log(
@@ -155,6 +169,7 @@ class Coordinator:
     async def _hold_lease(self) -> float:
         was_leading = self._lease.is_leading
         leads = await self._lease.try_hold()
+        self._was_let_in = True
         if leads:
             self._leads.set()
         if leads and not was_leading:
