@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from ai4s.jobq.cli.bridge import Invocation
+from ai4s.jobq.cli.params import text
 from ai4s.jobq.cli.show import as_json_option
 from ai4s.jobq.cli.terminal import put, put_json, say
 from ai4s.jobq.engine.states import WorkflowState
@@ -88,7 +89,10 @@ def resume(invocation: Invocation, workflow_id: str, as_json: bool) -> None:
 @click.argument("workflow_id", metavar="ID")
 @click.argument("name")
 @click.option(
-    "--data", metavar="JSON", help="The output of the tasks that wait: JSON of at most 32 KB.  [default: none]"
+    "--data",
+    metavar="JSON",
+    type=text,
+    help="The output of the tasks that wait: JSON of at most 32 KB.  [default: none]",
 )
 @as_json_option
 @click.pass_obj

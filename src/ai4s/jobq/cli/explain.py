@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ai4s.jobq.cli import params
 from ai4s.jobq.cli.bridge import Invocation, verbosity_options
 from ai4s.jobq.cli.render import print_lines
 from ai4s.jobq.cli.show import as_json_option
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("workflow_id", metavar="ID")
-@click.option("--task", "task_name", metavar="NAME", help="Explain one task.")
+@click.option("--task", "task_name", metavar="NAME", type=params.task_name, help="Explain one task.")
 @as_json_option
 @verbosity_options
 @click.pass_obj

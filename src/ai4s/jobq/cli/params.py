@@ -22,14 +22,22 @@ def duration(text: str) -> float:
         raise click.BadParameter(str(exc)) from exc
 
 
-def task_name(text: str) -> str:
-    """The name of a task: UTF-8 whatever the locale takes it for, in the form in which names are stored."""
-    return unicodedata.normalize("NFC", os.fsencode(text).decode("utf-8", "surrogateescape"))
+def text(given: str) -> str:
+    """Text as its user sees it: UTF-8 wherever it can be, whatever the locale takes it for."""
+    try:
+        return os.fsencode(given).decode("utf-8")
+    except UnicodeError:
+        return given
 
 
-def key_value(text: str) -> tuple[str, str]:
+def task_name(given: str) -> str:
+    """The name of a task, in the form in which names are stored."""
+    return unicodedata.normalize("NFC", text(given))
+
+
+def key_value(given: str) -> tuple[str, str]:
     """``KEY=VALUE`` as a pair. The value may be a secret: errors do not repeat it."""
-    key, equals, value = text.partition("=")
+    key, equals, value = text(given).partition("=")
     if not equals or not key:
         raise click.BadParameter("Expected format: <key>=<value>.")
     return key, value

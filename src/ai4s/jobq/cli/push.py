@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ai4s.jobq.cli.bridge import Invocation
-from ai4s.jobq.cli.params import duration, key_value
+from ai4s.jobq.cli.params import duration, key_value, text
 from ai4s.jobq.cli.terminal import put, say, visible
 from ai4s.jobq.errors import SettingsError, UsageError
 from ai4s.jobq.settings import Target, resolve_queue, resolve_target
@@ -26,7 +26,7 @@ WORKFLOW_NAME_LENGTH = 80  # characters of the command that name its workflow
 
 
 @click.command()
-@click.option("-c", "--command", "commands", multiple=True, help="A shell command; may be repeated.")
+@click.option("-c", "--command", "commands", type=text, multiple=True, help="A shell command; may be repeated.")
 @click.option("--num-retries", type=click.IntRange(0, 1000), default=0, show_default=True, help="Per job.")
 @click.option(
     "-e",
@@ -105,7 +105,7 @@ def check_same_queues(target: Target, queue_target: Target) -> None:
 def _lines_from_stdin() -> list[str]:
     if sys.stdin.isatty():
         say("Reading jobs from the terminal, one per line; end with Ctrl-D.")
-    return [line.rstrip("\r\n") for line in sys.stdin]
+    return [text(line.rstrip("\r\n")) for line in sys.stdin]
 
 
 async def _push_jobs(target: Target, queue: str, jobs: Sequence[dict[str, Any]], num_retries: int) -> None:

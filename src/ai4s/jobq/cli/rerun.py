@@ -10,6 +10,7 @@ import click
 
 from ai4s.jobq.cli.arguments import Arguments, labels_option, one_value_each, params_options
 from ai4s.jobq.cli.bridge import Invocation
+from ai4s.jobq.cli.params import task_name
 from ai4s.jobq.cli.render import print_lines
 from ai4s.jobq.cli.show import as_json_option
 from ai4s.jobq.cli.tables import table
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     "--from",
     "names",
     metavar="TASK",
+    type=task_name,
     multiple=True,
     help="Run this task again and all that comes after it; may be repeated.",
 )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ai4s.jobq.cli import params
 from ai4s.jobq.cli.arguments import labels_option, one_value_each
 from ai4s.jobq.cli.bridge import Invocation, verbosity, verbosity_options
 from ai4s.jobq.cli.render import layer_lines, list_lines, print_lines, status_lines, summary_lines, task_lines
@@ -111,7 +112,7 @@ def list_(
     help="Only tasks in this state.",
 )
 @click.option("--queue", help="Only tasks of this queue.")
-@click.option("--prefix", default="", help="Only tasks whose name begins so.")
+@click.option("--prefix", default="", type=params.task_name, metavar="TEXT", help="Only tasks whose name begins so.")
 @click.option(
     "--limit", type=click.IntRange(min=0), default=100, show_default=True, help="Show at most so many; 0 shows all."
 )
