@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sys
 from collections.abc import Callable, Coroutine, Sequence
@@ -76,10 +77,10 @@ def run_program(command: click.Command, args: Sequence[str], *, name: str) -> in
         say("Interrupted.")
         return INTERRUPTED
     except click.ClickException as exc:
-        exc.show(sys.stderr)
+        with contextlib.suppress(OSError):  # nobody is there to be told
+            exc.show(sys.stderr)
         return exc.exit_code
     except BrokenPipeError:
-        _let_go_of_stdout()
         return PIPE_CLOSED
     except Exception as exc:  # the outermost edge of the program: whatever it is, one line and an exit code
         cause = _first_of(exc)
@@ -161,9 +162,3 @@ def _show_traceback_to_debuggers(exc: Exception) -> None:
         import traceback
 
         say("".join(traceback.format_exception(exc)))
-
-
-def _let_go_of_stdout() -> None:
-    """Point stdout to nowhere, so that the interpreter's last flush finds no closed pipe."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())

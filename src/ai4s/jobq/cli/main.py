@@ -108,9 +108,22 @@ for command in (
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """The program. A shell that asks what may follow on a command line is answered (see ``completion``)."""
+    _open_missing_streams()
     if question := os.environ.get(completion.VARIABLE):
         sys.exit(shell_complete(cli, {}, PROGRAM, completion.VARIABLE, question))
     sys.exit(run_program(cli, sys.argv[1:] if args is None else args, name=PROGRAM))
+
+
+def _open_missing_streams() -> None:
+    """Give the program the streams it was started without, so that no file it opens takes their numbers."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free: this one
+    sys.stdin = sys.stdin or open(os.devnull)  # noqa: SIM115  # open until the process ends, as the next two
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
 
 
 if __name__ == "__main__":

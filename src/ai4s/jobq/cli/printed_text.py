@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 from typing import Protocol, TextIO
 
-from ai4s.jobq.cli.terminal import PIECE, fitted
+from ai4s.jobq.cli.terminal import PIECE, fitted, writing
 from ai4s.jobq.worker.capture import readable
 
 LONGEST_LINE = 64 * 1024  # characters held back in wait for the end of a line
@@ -34,11 +34,12 @@ class RawOutput:
         self._stream = stream.buffer
 
     def write(self, data: bytes) -> None:
-        for start in range(0, len(data), PIECE):
-            piece = memoryview(data)[start : start + PIECE]
-            while piece:
-                piece = piece[self._stream.write(piece) :]
-        self._stream.flush()
+        with writing():
+            for start in range(0, len(data), PIECE):
+                piece = memoryview(data)[start : start + PIECE]
+                while piece:
+                    piece = piece[self._stream.write(piece) :]
+            self._stream.flush()
 
     def close(self) -> None:
         pass

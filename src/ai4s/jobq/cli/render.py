@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from ai4s.jobq.cli.tables import table
-from ai4s.jobq.cli.terminal import coloured, cut, fitted, visible
+from ai4s.jobq.cli.terminal import coloured, cut, fitted, visible, writing
 from ai4s.jobq.engine.job_names import JobRole, job_name
 from ai4s.jobq.engine.states import TaskState, Waiting, WorkflowState
 
@@ -201,9 +201,10 @@ def config_lines(target: Target | None, config: Mapping[str, object]) -> Iterato
 
 def print_lines(lines: Iterator[str]) -> None:
     """Write result lines to stdout."""
-    for line in lines:
-        sys.stdout.write(fitted(line, sys.stdout) + "\n")
-    sys.stdout.flush()  # here a closed pipe is noticed; at the interpreter's end it would be an ugly surprise
+    with writing():
+        for line in lines:
+            sys.stdout.write(fitted(line, sys.stdout) + "\n")
+        sys.stdout.flush()  # here a closed pipe is noticed; at the interpreter's end it would be an ugly surprise
 
 
 def _handled(status: WorkflowStatus) -> str:

@@ -6,14 +6,17 @@ so that no name can move a cursor. Colours are for terminals whose owner did not
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
 import shutil
 import sys
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, TextIO
+
+from ai4s.jobq.errors import OperationalError
 
 PIECE = 32_768  # characters per write: an unbuffered pipe that closes during a write says so only at the next one
 
@@ -38,8 +41,9 @@ def put(text: str) -> None:
 
 
 def say(text: str) -> None:
-    """Write a line of talk to stderr."""
-    _write(text, sys.stderr)
+    """Write a line of talk to stderr, if anybody is there to be told."""
+    with contextlib.suppress(OSError, OperationalError):  # what a command does is worth more than what it says of it
+        _write(text, sys.stderr)
 
 
 def put_json(value: Any) -> None:
@@ -124,8 +128,20 @@ def _cells_of(char: str) -> int:
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1
 
 
+@contextlib.contextmanager
+def writing() -> Iterator[None]:
+    """Raises ``OperationalError`` where a stream takes nothing, as a file on a full disk; ``BrokenPipeError`` as it is."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as exc:
+        raise OperationalError(f"The output cannot be written: {exc.strerror}.") from exc
+
+
 def _write(text: str, stream: TextIO) -> None:
     whole = fitted(text, stream) + "\n"
-    for start in range(0, len(whole), PIECE):
-        stream.write(whole[start : start + PIECE])
-    stream.flush()
+    with writing():
+        for start in range(0, len(whole), PIECE):
+            stream.write(whole[start : start + PIECE])
+        stream.flush()
