@@ -3,7 +3,11 @@
 A child has a session, an environment and a working directory of its own, runs one command of the shipped program, and may be
 killed like any other. Nothing is shared with its siblings: the server opens no store and starts no thread.
 
-``python -m tests.support.fork_server`` reads an order per line on stdin and writes ``pid`` and ``end`` lines on stdout.
+What an interpreter reads of its environment as it starts, such as ``PYTHONIOENCODING``, is the server's and is inherited: a
+server of its own is started with it. The streams of a child are paths (``tests.support.streams``): of files, of pipes, of
+terminals.
+
+Here is the side of those who give orders; the server's own is ``tests.support.forking``.
 """
 
 from __future__ import annotations
@@ -11,27 +15,22 @@ from __future__ import annotations
 import atexit
 import contextlib
 import functools
-import gc
 import json
 import os
-import selectors
 import signal
 import subprocess
 import sys
 import threading
-import time
-import traceback
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
-from tests.support.crashing import Death, run_dying
+from tests.support.crashing import Death
 
 REPOSITORY = Path(__file__).parents[2]
-LOOK_S = 0.01
 PATIENCE_S = 120.0  # for an end that only a broken promise delays
 
 
@@ -80,16 +79,24 @@ class Process:
 
 
 class ForkServer:
-    """A running server between ``with`` and its end, when all its children are killed. ``start`` is safe in any thread."""
+    """A running server between ``with`` and its end, when all its children are killed. ``start`` is safe in any thread.
+
+    ``interpreter``: variables that Python reads as it starts; the commands see them, too.
+    """
+
+    def __init__(self, interpreter: Mapping[str, str] | None = None) -> None:
+        self.interpreter = dict(interpreter or {})
 
     def __enter__(self) -> Self:
         self._server = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.fork_server"],
+            [sys.executable, "-m", "tests.support.forking"],
             cwd=REPOSITORY,
+            env={**os.environ, **self.interpreter},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
             text=True,
+            encoding="ascii",
         )
         self._lock = threading.Lock()
         self._processes: dict[int, Process] = {}
@@ -127,11 +134,13 @@ class ForkServer:
         death: Death | None = None,
         record: Path | None = None,
     ) -> Process:
-        """Start a command of the program; its output goes to the ends of two files."""
+        """Start a command of the program. Its streams are paths, those of files are written at their ends."""
+        given = {**environment, **self.interpreter}
+        _check_interpreter(given, {**os.environ, **self.interpreter})
         order = {
             "args": args,
             "cwd": str(folder),
-            "environment": dict(environment),
+            "environment": given,
             "out": str(out),
             "err": str(err),
             "stdin": str(stdin),
@@ -160,132 +169,16 @@ class ForkServer:
             process.note_end(-signal.SIGKILL)
 
 
+def _check_interpreter(wanted: Mapping[str, str], server: Mapping[str, str]) -> None:
+    """Fail where a child would not be what its environment says."""
+    for name, value in wanted.items():
+        if name.startswith(("PYTHON", "LC_")) or name == "LANG":
+            assert server.get(name) == value, f"{name} is read as Python starts: give it to a fork server of its own"
+
+
 @functools.cache
 def shared_fork_server() -> ForkServer:
     """The one of this test process; it ends with it."""
     server = ForkServer().__enter__()
     atexit.register(server.__exit__, None, None, None)
     return server
-
-
-# -- the server's side
-
-
-def serve() -> None:
-    """Fork for each order until stdin ends; then kill who is left, for the one who gave the orders may have been killed."""
-    children: set[int] = set()
-    try:
-        _serve(children)
-    finally:
-        for pid in children:
-            os.kill(pid, signal.SIGKILL)
-        while children:
-            _reap(children)
-            time.sleep(LOOK_S)
-
-
-def _serve(children: set[int]) -> None:
-    _import_all()
-    gc.collect()
-    gc.freeze()
-    reading, writing = os.pipe()
-    os.set_blocking(writing, False)
-    signal.set_wakeup_fd(writing)
-    signal.signal(signal.SIGCHLD, lambda number, frame: None)
-    orders = b""
-    with selectors.DefaultSelector() as ready:
-        ready.register(0, selectors.EVENT_READ)
-        ready.register(reading, selectors.EVENT_READ)
-        while True:
-            for key, _ in ready.select():
-                if key.fd == reading:
-                    os.read(reading, 4096)
-                    continue
-                got = os.read(0, 1 << 16)
-                if not got:
-                    return
-                *lines, orders = (orders + got).split(b"\n")
-                for line in lines:
-                    children.add(pid := _fork(json.loads(line)))
-                    _tell(pid=pid)
-            _reap(children)
-
-
-def _import_all() -> None:
-    """Whatever commands import on the way, so that no child has to."""
-    import ai4s.jobq.adapters.azure.services
-    import ai4s.jobq.adapters.local
-    import ai4s.jobq.cli.main
-    import ai4s.jobq.coordinator.loop
-    import ai4s.jobq.purge.purge
-    import ai4s.jobq.worker.loop  # noqa: F401
-
-
-def _tell(**what: int) -> None:
-    sys.stdout.write(json.dumps(what) + "\n")
-    sys.stdout.flush()
-
-
-def _reap(children: set[int]) -> None:
-    """Tell of those who have ended. Until then a child's number is no one else's, so that it may be killed by it."""
-    while True:
-        try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return
-        if not pid:
-            return
-        children.discard(pid)
-        _tell(end=pid, code=os.waitstatus_to_exitcode(status))
-
-
-def _fork(order: dict[str, Any]) -> int:
-    pid = os.fork()
-    if pid:
-        return pid
-    code = 70
-    try:
-        _become(order)
-        _run(order)
-    except SystemExit as exc:
-        code = _exit_code(exc)
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        with contextlib.suppress(OSError):
-            sys.stdout.flush()
-            sys.stderr.flush()
-        os._exit(code)
-
-
-def _run(order: dict[str, Any]) -> None:
-    if order["death"] is None and order["record"] is None:
-        from ai4s.jobq.cli.main import main
-
-        main(order["args"])
-    death = None if order["death"] is None else Death(**order["death"])
-    run_dying(order["args"], death, None if order["record"] is None else Path(order["record"]))
-
-
-def _become(order: dict[str, Any]) -> None:
-    signal.set_wakeup_fd(-1)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    os.setsid()
-    os.chdir(order["cwd"])
-    os.environ.clear()
-    os.environ.update(order["environment"])
-    for descriptor, path in ((0, order["stdin"]), (1, order["out"]), (2, order["err"])):
-        opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-        os.dup2(opened, descriptor)
-        os.close(opened)
-    os.closerange(3, 64)
-
-
-def _exit_code(exc: SystemExit) -> int:
-    if exc.code is None:
-        return 0
-    return exc.code if isinstance(exc.code, int) else 1
-
-
-if __name__ == "__main__":
-    serve()

@@ -5,6 +5,7 @@ Given a fork server its processes come from there, at a tenth of the price; with
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -20,9 +21,18 @@ from typing import Any, Protocol
 
 from tests.support.fork_server import ForkServer
 from tests.support.schemas import check_printed
+from tests.support.streams import opened, terminal
 
 PATIENCE_S = 120.0
 """How long a test waits for a condition before it fails. Generous: it is only ever used up by a failure."""
+
+NOT_OURS = (
+    "JOBQ_",
+    "COLUMNS",
+    "LINES",
+    "NO_COLOR",
+    "FORCE_COLOR",
+)  # what the user who runs the tests has set for himself
 
 
 class Running(Protocol):
@@ -57,29 +67,25 @@ class Project:
         self, *args: str, input: str | None = None, timeout_s: float = PATIENCE_S
     ) -> subprocess.CompletedProcess[str]:
         """Run a command to its end, whatever its exit code."""
-        if self.forks is not None:
-            return self._forked(args, input or "", timeout_s)
-        return subprocess.run(
-            self.command(*args),
-            cwd=self.folder,
-            env=self.environment,
-            input=input,
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            check=False,
-        )
+        told = self.told(*args, input=input, timeout_s=timeout_s)
+        return subprocess.CompletedProcess(args, told.returncode, told.stdout.decode(), told.stderr.decode())
 
-    def _forked(self, args: tuple[str, ...], input: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
-        assert self.forks is not None
+    def told(
+        self, *args: str, input: str | None = None, timeout_s: float = PATIENCE_S
+    ) -> subprocess.CompletedProcess[bytes]:
+        """As ``cli``, with the bytes as they were written."""
         number = next(self._numbers)
         stdin, out, err = (self.folder / f".{name}-{number}" for name in ("stdin", "out", "err"))
-        stdin.write_text(input)
-        process = self.forks.start(
-            *args, folder=self.folder, environment=self.environment, stdin=stdin, out=out, err=err
-        )
-        code = process.wait(timeout_s)
-        return subprocess.CompletedProcess(args, code, out.read_text(), err.read_text())
+        stdin.write_text(input or "")
+        code = self.begin(*args, stdin=stdin, out=out, err=err).wait(timeout_s)
+        return subprocess.CompletedProcess(args, code, out.read_bytes(), err.read_bytes())
+
+    def on_terminal(self, *args: str, columns: int = 100) -> tuple[int, str]:
+        """Run a command with a terminal as all its streams; its exit code and what it wrote there."""
+        with terminal(columns) as screen:
+            process = self.begin(*args, stdin=screen.path, out=screen.path, err=screen.path)
+            text = screen.text_after(process)
+            return process.wait(), text
 
     def workflow(self, *args: str) -> str:
         """Run a workflow command that must succeed; its standard output."""
@@ -95,21 +101,43 @@ class Project:
 
     def start(self, *args: str, log: str, environment: Mapping[str, str] | None = None) -> Running:
         """Start a long-running command in its own session; its output goes to a file of the folder."""
-        process = self._started(args, self.folder / log, {**self.environment, **(environment or {})})
+        path = self.folder / log
+        path.touch()
+        return self.begin(*args, out=path, err=path, environment=environment)
+
+    def begin(
+        self,
+        *args: str,
+        out: Path,
+        err: Path,
+        stdin: Path = Path(os.devnull),
+        environment: Mapping[str, str] | None = None,
+    ) -> Running:
+        """Start a command in its own session, with any paths as its streams (see ``tests.support.streams``)."""
+        whole = {**self.environment, **(environment or {})}
+        if self.forks is None:
+            process: Running = self._started(args, stdin, out, err, whole)
+        else:
+            process = self.forks.start(*args, folder=self.folder, environment=whole, stdin=stdin, out=out, err=err)
         self._processes.append(process)
         return process
 
-    def _started(self, args: tuple[str, ...], log: Path, environment: dict[str, str]) -> Running:
-        if self.forks is not None:
-            return self.forks.start(*args, folder=self.folder, environment=environment, out=log, err=log)
-        with log.open("ab") as output:
+    def _started(
+        self, args: tuple[str, ...], stdin: Path, out: Path, err: Path, environment: Mapping[str, str]
+    ) -> subprocess.Popen[bytes]:
+        """The command as a user's shell starts it."""
+        with contextlib.ExitStack() as streams:
+            descriptors = []
+            for path, flags in ((stdin, os.O_RDONLY), (out, os.O_WRONLY), (err, os.O_WRONLY)):
+                descriptors.append(opened(str(path), flags))
+                streams.callback(os.close, descriptors[-1])
             return subprocess.Popen(
                 self.command(*args),
                 cwd=self.folder,
                 env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
+                stdin=descriptors[0],
+                stdout=descriptors[1],
+                stderr=descriptors[2],
                 start_new_session=True,
             )
 
@@ -168,12 +196,13 @@ def project(
     folder: Path, account: str, extra: Mapping[str, str], *, prefix: str = "Tutorial", forks: ForkServer | None = None
 ) -> Iterator[Project]:
     """A project whose processes are gone afterwards."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("JOBQ_")}
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(NOT_OURS)}
     bin_folder = str(Path(sys.executable).parent)
     environment = {
         **clean,
         "PATH": f"{bin_folder}{os.pathsep}{clean.get('PATH', '')}",
         "HOME": str(folder),
+        "TERM": "xterm-256color",
         "JOBQ_WORKFLOW_PREFIX": f"{account}/{prefix}",
         **extra,
     }
