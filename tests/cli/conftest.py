@@ -9,14 +9,18 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ai4s.jobq.cli.bridge import run_program
 from ai4s.jobq.cli.main import PROGRAM, cli
+from tests.support.fork_server import shared_fork_server
 from tests.support.project import Project, project
 from tests.support.schemas import check_printed
+
+if TYPE_CHECKING:
+    from tests.cli.stage import Stage
 
 
 @dataclass(frozen=True)
@@ -94,12 +98,33 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
 @pytest.fixture
 def here(tmp_path: Path) -> Iterator[Project]:
     """A folder in which commands run as processes of their own, on a local store."""
-    with project(tmp_path, "local", {"JOBQ_LOCAL_DIR": str(tmp_path / "store"), "PYTHONPATH": source_folder()}) as made:
+    with project(tmp_path, "local", {"JOBQ_LOCAL_DIR": str(tmp_path / "store")}, forks=shared_fork_server()) as made:
         yield made
 
 
-def source_folder() -> str:
-    return str(Path(__file__).parents[2] / "src")
+@pytest.fixture
+def shell(here: Project) -> Project:
+    """As ``here``, where each command is started as a shell starts it: ten times dearer, for the few tests of just that."""
+    here.forks = None
+    return here
+
+
+@pytest.fixture(scope="session")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Stage:
+    """A store with something in it for every command."""
+    return _made(tmp_path_factory.mktemp("small"), size=5)
+
+
+@pytest.fixture(scope="session")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Stage:
+    """The same with workflows of 2,000 tasks."""
+    return _made(tmp_path_factory.mktemp("large"), size=2000)
+
+
+def _made(folder: Path, *, size: int) -> Stage:
+    from tests.cli.stage import make_stage
+
+    return make_stage(folder, shared_fork_server(), size=size)
 
 
 def task(name: str, cmd: str = "true", **fields: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What the tests of doctor, explain, workers, dead-letters and purge share."""
+"""What the tests do with the store behind the commands."""
 
 from __future__ import annotations
 
@@ -18,11 +18,6 @@ from ai4s.jobq.settings import Target
 from ai4s.jobq.store.workflows import WorkflowStore
 from tests.cli.conftest import Program
 from tests.support.faults import Faults, FaultyServices
-
-KINDS = (
-    "table.exists", "table.get", "table.get_many", "table.query", "table.transact", "table.drop", "queue.exists",
-    "queue.count", "queue.peek", "queue.receive", "queue.send", "queue.drop", "blob.exists", "blob.delete_prefix",
-)  # fmt: skip
 
 T = TypeVar("T")
 
@@ -50,11 +45,8 @@ def set_aside(program: Program, queue: str, *bodies: str, reason: str = "the mes
     in_store(program, act)
 
 
-def refuse_all(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    """Let every command find services that answer everything with this error."""
-    faults = Faults()
-    for kind in KINDS:
-        faults.refuse(kind, error=error, times=10**9)
+def answer_through(monkeypatch: pytest.MonkeyPatch, faults: Faults) -> None:
+    """Let every command reach its store through these faults."""
 
     @asynccontextmanager
     async def open_faulty(target: Target, *, create: bool = True, credential: object = None) -> AsyncIterator[Services]:

@@ -1,16 +1,12 @@
-"""B18, K01, K04: every attempt, as text, JSON and a picture."""
+"""B18, K01: every attempt, as text, JSON and a picture."""
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 import xml.etree.ElementTree as ET
 
 import pytest
 
 from tests.cli.conftest import Program, flow, task
-from tests.support.project import Project
 
 
 @pytest.fixture
@@ -101,64 +97,3 @@ def test_history_of_what_was_never_started_is_empty(program: Program) -> None:
 def test_history_of_an_unknown_workflow_is_an_error(program: Program) -> None:
     assert program.workflow("history", "nope").code == 5
     assert program("workflow", "local/never", "history", "nope", "--json").out == ""
-
-
-READERS = [
-    ("history", "ID"),
-    ("graph", "ID"),
-    ("graph", "flow.json"),
-    ("status", "ID", "--by-layer"),
-    ("logs", "ID", "tälk"),
-]
-
-
-@pytest.fixture
-def spoken(here: Project) -> str:
-    """The id of a workflow whose names need more than ASCII."""
-    steps = flow(task("tälk", "echo hi"), task("rocket \N{ROCKET}", depends_on=["tälk"]), name="a→b")
-    (here.folder / "flow.json").write_text(json.dumps(steps))
-    return str(json.loads(here.cli("workflow", "run", "flow.json", "--json").stdout)["workflow_id"])
-
-
-@pytest.mark.parametrize(
-    "environment",
-    [
-        {"LC_ALL": "C", "PYTHONIOENCODING": "ascii"},
-        {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"},
-        {"NO_COLOR": "1", "COLUMNS": "60"},
-    ],
-)
-def test_readers_speak_to_any_stream(here: Project, spoken: str, environment: dict[str, str]) -> None:
-    """K04, K09."""
-    here.environment.update(environment)
-
-    for reader in READERS:
-        words = [spoken if word == "ID" else word for word in reader]
-        answer = subprocess.run(
-            here.command("workflow", *words), cwd=here.folder, env=here.environment, capture_output=True, check=False
-        )
-        assert answer.returncode == 0, (reader, answer.stderr)
-        assert answer.stdout
-        assert b"Traceback" not in answer.stderr
-        assert b"\x1b" not in answer.stdout
-
-
-@pytest.mark.parametrize("reader", READERS[:4])
-def test_readers_end_silently_when_nobody_listens(here: Project, spoken: str, reader: tuple[str, ...]) -> None:
-    """K05."""
-    reading, writing = os.pipe()
-    os.close(reading)
-    words = [spoken if word == "ID" else word for word in reader]
-    answer = subprocess.run(
-        here.command("workflow", *words),
-        cwd=here.folder,
-        env=here.environment,
-        stdout=writing,
-        stderr=subprocess.PIPE,
-        check=False,
-    )
-    os.close(writing)
-
-    assert answer.returncode == 141
-    assert b"Traceback" not in answer.stderr
-    assert b"Exception ignored" not in answer.stderr

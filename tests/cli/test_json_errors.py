@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ai4s.jobq.errors import StorageUnavailableError
 from tests.cli.conftest import Program, flow, task
-from tests.cli.operations import refuse_all
 from tests.support.schemas import json_commands
 
 OF_A_WORKFLOW: dict[str, tuple[str, ...]] = {
@@ -54,18 +52,6 @@ def test_an_unknown_workflow_is_no_document(program: Program) -> None:
         answer = program.workflow(*called(command, args, "training-2"))
         assert (answer.code, answer.out) == (5, ""), command
         assert answer.talk == ["Error: No workflow 'training-2' in local/default. Did you mean training-1?"]
-
-
-def test_services_that_are_away_are_no_document(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
-    workflow_id = program.submit(flow(task("a")))
-    refuse_all(monkeypatch, StorageUnavailableError("the services are away"))
-
-    for command, args in (OF_A_WORKFLOW | OF_A_STORE).items():
-        answer = program.workflow(*called(command, args, workflow_id))
-        assert (answer.code, answer.out) == (6, ""), command
-        assert answer.talk[-1].startswith("Error: the services are away"), command
-    peeked = program("local/jobs", "peek", "--json")
-    assert (peeked.code, peeked.out, peeked.talk) == (6, "", ["Error: the services are away"])
 
 
 def test_a_missing_configuration_is_no_document(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:

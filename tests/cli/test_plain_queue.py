@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 
 import pytest
 
@@ -12,7 +10,7 @@ from ai4s.jobq.ports.queue import OutgoingMessage
 from ai4s.jobq.store.workflows import WorkflowStore
 from tests.cli.conftest import Program
 from tests.cli.operations import in_store
-from tests.support.project import Project, until
+from tests.support.project import Project, Running, until
 
 QUEUE = "local/jobs"
 
@@ -129,42 +127,35 @@ def test_a_dead_letter_tells_why(plain: Program) -> None:
     assert lines[-2:] == ["  error:       exit code 4", "               no such table"]
 
 
-def test_push_waits_for_results(here: Project) -> None:
+def pushing(here: Project, *commands: str) -> Running:
+    """A ``push --wait`` in a process of its own, once its jobs are on the queue."""
     here.environment.pop("JOBQ_WORKFLOW_PREFIX")
-    pushing = subprocess.Popen(
-        here.command(QUEUE, "push", "--wait", "-c", "true", "-c", "exit 3"),
-        cwd=here.folder,
-        env=here.environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    until(lambda: here.cli(QUEUE, "size").stdout == "2\n", "both jobs")
+    words = [word for command in commands for word in ("-c", command)]
+    process = here.begin(QUEUE, "push", "--wait", *words, out=here.folder / "results", err=here.folder / "said")
+    until(lambda: here.cli(QUEUE, "size").stdout == f"{len(commands)}\n", "the jobs")
+    return process
+
+
+def test_push_waits_for_results(here: Project) -> None:
+    process = pushing(here, "true", "exit 3")
+
     assert here.cli(QUEUE, "worker").returncode == 0
 
-    out, said = pushing.communicate(timeout=60)
-    assert (pushing.returncode, out) == (1, "0\n")
-    assert "Failed: exit code 3" in said
+    assert process.wait(60) == 1
+    assert (here.folder / "results").read_text() == "0\n"
+    assert "Failed: exit code 3" in (here.folder / "said").read_text()
 
 
 @pytest.mark.parametrize(("name", "result"), [("add", 3), ("Adder", [3, 2])])
 def test_a_worker_runs_python(here: Project, name: str, result: object) -> None:
-    here.environment.pop("JOBQ_WORKFLOW_PREFIX")
     (here.folder / "jobs.py").write_text(JOBS)
-    pushing = subprocess.Popen(
-        here.command(QUEUE, "push", "--wait", "-c", '{"a": 1, "b": 2}'),
-        cwd=here.folder,
-        env=here.environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    until(lambda: here.cli(QUEUE, "size").stdout == "1\n", "the job")
-    worked = here.cli(QUEUE, "worker", "-n", "2", "--proc", f"jobs.{name}")
-    assert worked.returncode == 0, worked.stderr
+    process = pushing(here, '{"a": 1, "b": 2}')
 
-    out, _ = pushing.communicate(timeout=60)
-    assert json.loads(out) == result
+    worked = here.cli(QUEUE, "worker", "-n", "2", "--proc", f"jobs.{name}")
+
+    assert worked.returncode == 0, worked.stderr
+    process.wait(60)
+    assert json.loads((here.folder / "results").read_text()) == result
 
 
 @pytest.mark.parametrize(
@@ -229,37 +220,3 @@ def test_a_queue_that_cannot_be_is_one_line(plain: Program) -> None:
         answer = plain("local/Q", command)
         assert (answer.code, answer.out, len(answer.talk)) == (2, "", 1)
         assert "no queue name" in answer.talk[0]
-
-
-@pytest.mark.parametrize(
-    "environment", [{"LC_ALL": "C", "PYTHONIOENCODING": "ascii"}, {"NO_COLOR": "1", "COLUMNS": "60"}]
-)
-def test_any_stream_can_show_any_job(here: Project, environment: dict[str, str]) -> None:
-    """K04, K09."""
-    here.cli(QUEUE, "push", "-c", "echo \N{ROCKET} '\x1b[2J'")
-    here.environment.update(environment)
-
-    for args in (("peek",), ("peek", "--json"), ("size",)):
-        answer = here.cli(QUEUE, *args)
-        assert answer.returncode == 0
-        assert "Traceback" not in answer.stderr
-        assert "\x1b" not in answer.stdout
-
-
-def test_a_reader_that_closes_the_pipe_ends_peek_silently(here: Project) -> None:
-    """K05."""
-    here.cli(QUEUE, "push", "-c", "x" * 30_000, "-c", "y" * 30_000, "-c", "z" * 30_000)
-    reading, writing = os.pipe()
-    os.close(reading)
-    answer = subprocess.run(
-        here.command(QUEUE, "peek", "-n", "3"),
-        cwd=here.folder,
-        env={**here.environment, "PYTHONUNBUFFERED": "1"},
-        stdout=writing,
-        stderr=subprocess.PIPE,
-        check=False,
-    )
-    os.close(writing)
-
-    assert answer.returncode == 141
-    assert b"Traceback" not in answer.stderr

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import pty
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -13,6 +10,7 @@ from ai4s.jobq.store.workflows import WorkflowStore
 from tests.cli.conftest import FAILING, Program, flow, task
 from tests.cli.operations import in_store
 from tests.support.project import Project
+from tests.support.streams import terminal
 
 
 @pytest.fixture
@@ -54,22 +52,13 @@ def test_without_a_terminal_yes_is_needed_and_nothing_is_deleted(program: Progra
 def test_on_a_terminal_it_asks(here: Project, reply: str, code: int, left: int) -> None:
     (here.folder / "flow.json").write_text('{"name": "f", "tasks": [{"name": "a", "kwargs": {"cmd": "true"}}]}')
     here.cli("workflow", "run", "flow.json")
-    leader, follower = pty.openpty()
-    process = subprocess.Popen(
-        here.command("workflow", "purge"),
-        cwd=here.folder,
-        env=here.environment,
-        stdin=follower,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    os.close(follower)
-    os.write(leader, f"{reply}\n".encode())
-    _, said = process.communicate(timeout=60)
-    os.close(leader)
+    err = here.folder / "err"
+    with terminal() as keyboard:
+        keyboard.type(f"{reply}\n")
+        process = here.begin("workflow", "purge", stdin=keyboard.path, out=here.folder / "out", err=err)
 
-    assert process.returncode == code
-    assert b"Delete permanently? [y/N]" in said
+        assert process.wait(60) == code
+    assert "Delete permanently? [y/N]" in err.read_text()
     assert len(here.json("list")) == left
 
 

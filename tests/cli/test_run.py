@@ -54,12 +54,14 @@ def test_changes_are_told_line_by_line_in_a_pipe(program: Program) -> None:
     assert "\x1b" not in answer.err
 
 
-def test_a_large_run_is_told_by_its_counts(program: Program) -> None:
-    answer = program.workflow("run", program.write(flow(*(task(f"t{number}") for number in range(250)))), "-n", "2")
+def test_a_large_run_is_told_by_its_counts(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ai4s.jobq.embedded.SHOWN_TASKS", 20)
+
+    answer = program.workflow("run", program.write(flow(*(task(f"t{number}") for number in range(21)))), "-n", "2")
 
     assert answer.code == 0
     assert "t7:" not in answer.err
-    assert "250/250 completed" in answer.err
+    assert "21/21 completed" in answer.err
 
 
 def test_never_more_commands_at_a_time_than_slots(program: Program) -> None:

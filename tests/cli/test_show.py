@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -222,36 +221,6 @@ def test_an_unknown_id_is_one_line_with_near_ids_and_exit_5(program: Program, ar
     assert answer.code == 5
     assert answer.out == ""
     assert answer.talk == ["Error: No workflow 'training-2' in local/default. Did you mean training-1?"]
-
-
-@pytest.mark.parametrize("verbose", [(), ("-v",), ("-v", "-v")])
-@pytest.mark.parametrize(
-    "args",
-    [
-        ("status", "ID"),
-        ("list",),
-        ("tasks", "ID"),
-        ("tasks",),
-        ("summary",),
-        ("cancel", "ID"),
-        ("watch", "ID"),
-        ("watch", "ID", "--by-layer"),
-        ("history", "ID"),
-        ("explain", "ID"),
-        ("submit", "flow.json"),
-        ("run", "flow.json"),
-        ("config", "show"),
-        ("schema",),
-    ],
-)
-def test_json_is_one_document_whatever_else_is_said(
-    program: Program, failed: str, args: tuple[str, ...], verbose: tuple[str, ...]
-) -> None:
-    """K01: strictly parsed, with logging on."""
-    words = [failed if arg == "ID" else arg for arg in args]
-    answer = program("workflow", *verbose, *words, *(() if args == ("schema",) else ("--json",)))
-
-    json.loads(answer.out)
 
 
 def test_values_of_env_are_shown_nowhere(program: Program) -> None:

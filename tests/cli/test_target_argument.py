@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.cli.conftest import Program, flow, source_folder, task
+from tests.cli.conftest import Program, flow, task
 
 
 @pytest.fixture
@@ -121,8 +121,6 @@ def test_help_loads_no_sdk_and_no_engine() -> None:
         "print('loaded:', [name for name in heavy if name in sys.modules], file=sys.stderr)"
     )
 
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, env={"PYTHONPATH": source_folder()}, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
 
     assert done.stderr == "loaded: []\n"
