@@ -12,7 +12,7 @@ demo: $(VENV)/.installed
 	PATH="$(CURDIR)/$(BIN):$$PATH" bash examples/tutorial/demo.sh
 
 test: check
-	$(BIN)/python -m pytest -n 2 --dist worksteal $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 3 --dist worksteal $(PYTEST_ARGS)
 
 check: $(VENV)/.dev node_modules/.installed
 	$(BIN)/ruff check .
