@@ -505,7 +505,7 @@ async def test_a_queue_that_is_away_for_longer_than_the_idle_time_is_asked_with_
     stage.queue.arrival = arrival  # type: ignore[method-assign]  # the test does not wait
     await stage.run(idle_timeout_s=0, max_idle_backoff_s=3 * FIRST_BACKOFF_S)
 
-    assert pauses == [FIRST_BACKOFF_S, 2 * FIRST_BACKOFF_S, 3 * FIRST_BACKOFF_S]
+    assert pauses == pytest.approx([FIRST_BACKOFF_S, 2 * FIRST_BACKOFF_S, 3 * FIRST_BACKOFF_S])
 
 
 async def test_a_task_longer_than_the_idle_time_does_not_hurry_the_free_slots(stage: Stage, tmp_path: Path) -> None:
