@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ai4s.jobq.adapters.local import open_local
 from ai4s.jobq.client import WorkflowClient
-from ai4s.jobq.definition.load import from_mapping
 from ai4s.jobq.definition.model import Task, WorkflowDefinition
 from ai4s.jobq.engine.events import OutputsResolved
 from ai4s.jobq.engine.states import Stop, TaskState, WorkflowState
@@ -19,23 +15,8 @@ from ai4s.jobq.errors import DefinitionError, OperationalError, UsageError, Work
 from ai4s.jobq.store.commit import write
 from ai4s.jobq.store.records import Header
 from ai4s.jobq.store.workflows import WorkflowStore
+from tests.control.conftest import flow
 from tests.support.acting import failed, play, started, succeeded
-
-
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[WorkflowStore]:
-    async with open_local(tmp_path) as services:
-        yield WorkflowStore(services, account="local", prefix="P")
-
-
-@pytest.fixture
-def client(store: WorkflowStore) -> WorkflowClient:
-    return WorkflowClient(store)
-
-
-def flow(*tasks: dict[str, Any], **fields: Any) -> WorkflowDefinition:
-    return from_mapping({"name": "flow", "tasks": list(tasks), **fields})
-
 
 UNDOABLE = flow(
     {"name": "a", "undo": {"cmd": "undo a"}},

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ai4s.jobq.adapters.local import open_local
 from ai4s.jobq.client import WorkflowClient
-from ai4s.jobq.definition.load import from_mapping
-from ai4s.jobq.definition.model import WorkflowDefinition
 from ai4s.jobq.engine.events import OutputsResolved
 from ai4s.jobq.engine.states import TaskState, WorkflowState
 from ai4s.jobq.errors import (
@@ -39,24 +34,9 @@ from ai4s.jobq.store.stashes import (
 )
 from ai4s.jobq.store.wire import BlobRef
 from ai4s.jobq.store.workflows import WorkflowStore
+from tests.control.conftest import flow
 from tests.support.acting import all_succeeded, failed, play, succeeded
 from tests.support.faults import Call, Faults, FaultyServices
-
-
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[WorkflowStore]:
-    async with open_local(tmp_path) as services:
-        yield WorkflowStore(services, account="local", prefix="P")
-
-
-@pytest.fixture
-def client(store: WorkflowStore) -> WorkflowClient:
-    return WorkflowClient(store)
-
-
-def flow(*tasks: dict[str, Any], **fields: Any) -> WorkflowDefinition:
-    return from_mapping({"name": "flow", "tasks": list(tasks), **fields})
-
 
 PIPELINE = flow(
     {"name": "ingest"},
