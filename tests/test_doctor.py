@@ -208,7 +208,7 @@ async def test_a_local_store_that_is_not_there_is_not_made(tmp_path: Path) -> No
     report = await examine(target)
 
     assert not report.has_failed
-    assert report.findings[1].message.startswith("not created yet")
+    assert report.findings[1].message == "reachable, nothing was ever submitted (prefix=Test)"
     assert not (tmp_path / "nowhere").exists()
 
 

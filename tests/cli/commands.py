@@ -21,6 +21,7 @@ class Call:
 
     ``prints``: whether its result is on stdout. ``fits``: whether its lines fit any terminal. ``waits``: whether it waits
     for a store that is away until it is stopped. ``runs_until``: the words on stderr after which it is stopped anyhow.
+    ``makes``: whether it makes the store when there is none.
     """
 
     words: str
@@ -31,6 +32,7 @@ class Call:
     fits: bool = False
     waits: bool = False
     runs_until: str = ""
+    makes: bool = False
 
     def __str__(self) -> str:
         return self.words
@@ -103,8 +105,8 @@ READERS = (
     Call(words="local/jobs size", fits=True),
 )
 WRITERS = (
-    Call(words="workflow submit FILE"),
-    Call(words="workflow run FILE", code=1, empty=1),
+    Call(words="workflow submit FILE", makes=True),
+    Call(words="workflow run FILE", code=1, empty=1, makes=True),
     Call(words="workflow doctor --repair", code=1),
     _of_workflow("signal WAITING go"),
     _of_workflow("pause WAITING"),
@@ -117,13 +119,13 @@ WRITERS = (
     Call(words="workflow purge --all --force --yes"),
     Call(words="workflow purge --drop-tables --force --yes"),
     Call(words="workflow config init", refused=0),
-    Call(words="local/jobs push -c true", prints=False),
-    Call(words="local/jobs push --workflow -c true"),
+    Call(words="local/jobs push -c true", prints=False, makes=True),
+    Call(words="local/jobs push --workflow -c true", makes=True),
     Call(words="local/jobs pull", prints=False),
     Call(words="local/jobs clear", prints=False),
 )
 LONG_RUNNING = (
-    Call(words=f"local/{QUEUE} worker --idle-timeout 0s", prints=False, waits=True),
-    Call(words="workflow coordinator", prints=False, waits=True, runs_until="leads now"),
+    Call(words=f"local/{QUEUE} worker --idle-timeout 0s", prints=False, waits=True, makes=True),
+    Call(words="workflow coordinator", prints=False, waits=True, runs_until="leads now", makes=True),
 )
 CALLS = (*READERS, *WRITERS, *LONG_RUNNING)

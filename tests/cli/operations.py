@@ -49,8 +49,8 @@ def answer_through(monkeypatch: pytest.MonkeyPatch, faults: Faults) -> None:
     """Let every command reach its store through these faults."""
 
     @asynccontextmanager
-    async def open_faulty(target: Target, *, create: bool = True, credential: object = None) -> AsyncIterator[Services]:
-        async with open_local(target.local_dir, create=create) as services:
+    async def open_faulty(target: Target, *, credential: object = None) -> AsyncIterator[Services]:
+        async with open_local(target.local_dir) as services:
             yield FaultyServices(services, faults)
 
     for module in (factory, jobq):

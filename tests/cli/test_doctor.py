@@ -17,7 +17,7 @@ def test_the_text_has_the_promised_form(program: Program) -> None:
 
     lines = answer.out.splitlines()
     assert lines[:5] == [
-        "✔ Workflow config: account=local, prefix=default, JOBQ_WORKFLOW_PREFIX=local/default",
+        f"✔ Workflow config: account=local, prefix=default, directory={program.folder / 'store'}, JOBQ_WORKFLOW_PREFIX=local/default",
         "✔ Workflow store: reachable (prefix=default, 1 workflow)",
         "✔ Completion queue: reachable: default-workflow-completions on local",
         "⚠ Pending workflows: 1 stuck in 'pending' >0s: w1",
@@ -74,7 +74,7 @@ def test_a_store_that_is_not_there_is_not_made(program: Program) -> None:
     answer = program.workflow("doctor")
 
     assert answer.code == 0
-    assert "✔ Workflow store: not created yet." in answer.out
+    assert "✔ Workflow store: reachable, nothing was ever submitted" in answer.out
     assert not (program.folder / "store").exists()
 
 

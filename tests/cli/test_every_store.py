@@ -39,11 +39,13 @@ def stopped_when_idle(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
 @every_call
 @pytest.mark.usefixtures("stopped_when_idle")
 def test_a_store_that_is_not_there_is_no_error_unless_something_in_it_was_named(program: Program, call: Call) -> None:
-    """K07."""
+    """K07, G07: and only a command that has something to write makes one."""
     write_definition(program.folder, 5)
 
     for args in call.variants():
         check(program(*args), args, call, code=call.empty)
+
+    assert (program.folder / "store").exists() == call.makes
 
 
 @every_call

@@ -41,7 +41,7 @@ def log_generation(tmp_path: Path) -> int:
 
 
 async def test_writes_awaited_together_share_one_transaction(tmp_path: Path) -> None:
-    opened = schema.open_file(schema.prepare_directory(tmp_path, create=True, allow_network_fs=True))
+    opened = schema.open_file(schema.find_file(tmp_path, allow_network_fs=True))
     database = Database(opened)
     services = LocalServices(tmp_path, database, Arrivals(database))
     statements: list[str] = []

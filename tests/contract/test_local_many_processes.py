@@ -74,7 +74,7 @@ async def test_kill_9_of_all_loses_nothing_acknowledged_and_damages_nothing(tmp_
         await asyncio.gather(*map(joined, writers))
 
     assert integrity(directory) == "ok"
-    async with open_local(directory, create=False) as services:
+    async with open_local(directory) as services:
         for n in range(4):
             acknowledged = [line for line in acknowledged_by(n, directory).read_text().split("\n")[:-1] if line]
             found = await services.table("Rows").get_many(f"p{n}", acknowledged)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import resource
 import sqlite3
@@ -26,6 +27,7 @@ from ai4s.jobq.ports.queue import OutgoingMessage
 from ai4s.jobq.ports.services import Services
 from ai4s.jobq.ports.table import Insert, Table
 from tests.contract.local_processes import become_unprivileged, in_fork
+from tests.contract.waiting import DEADLINE_S
 
 
 async def make_store(directory: Path) -> None:
@@ -34,15 +36,15 @@ async def make_store(directory: Path) -> None:
         await services.table("Table").transact("p", [Insert("row", {"n": 1})])
 
 
-async def row_of(directory: Path, *, create: bool = False) -> str:
-    async with open_local(directory, create=create) as services:
+async def row_of(directory: Path) -> str:
+    async with open_local(directory) as services:
         return str(await services.table("Table").get("p", "row"))
 
 
-async def refusal(directory: Path, *, create: bool = True) -> JobqError:
+async def refusal(directory: Path) -> JobqError:
     """The error that opening raises; it is one line."""
     with pytest.raises(JobqError) as caught:
-        async with open_local(directory, create=create):
+        async with open_local(directory):
             pass
     assert "\n" not in str(caught.value)
     return caught.value
@@ -69,6 +71,10 @@ def answer_of_a_forked_child(table: Table) -> str:
     os.waitpid(child, 0)
     with os.fdopen(reading) as answer:
         return answer.read()
+
+
+def entries(directory: Path) -> list[Path]:
+    return list(directory.iterdir())
 
 
 def write_pragma(directory: Path, pragma: str) -> None:
@@ -121,17 +127,75 @@ async def test_store_is_private_whatever_the_umask(tmp_path: Path) -> None:
     assert modes == dict.fromkeys(["jobq.sqlite", "jobq.sqlite-wal", "jobq.sqlite-shm", "a", "log"], 0o600)
 
 
-async def test_reader_is_told_of_a_missing_store_and_makes_none(tmp_path: Path) -> None:
-    error = await refusal(tmp_path / "store", create=False)
+@pytest.mark.parametrize("name", ["", "store", "deeper/store"])
+async def test_who_only_looks_finds_an_empty_store_and_makes_none(tmp_path: Path, name: str) -> None:
+    """G07."""
+    async with open_local(tmp_path / name) as services:
+        assert await services.table("Table").get("p", "row") is None
+        assert not await services.table("Table").exists()
+        assert (await services.table("Table").query("p")).entities == []
+        assert await services.queue("queue").receive(1, visibility_s=1) == []
+        assert await services.queue("queue").peek() == []
+        assert not await services.queue("queue").exists()
+        assert not await services.blobs("blobs").exists()
+        await services.queue("queue").arrival(0)
 
-    assert isinstance(error, SettingsError)
-    assert str(tmp_path / "store") in str(error)
-    assert not (tmp_path / "store").exists()
+    assert entries(tmp_path) == []
 
 
-async def test_reader_makes_no_database_in_a_directory_without_one(tmp_path: Path) -> None:
-    assert isinstance(await refusal(tmp_path, create=False), SettingsError)
-    assert modes_below(tmp_path) == {}
+async def test_who_deletes_what_is_not_there_makes_no_store(tmp_path: Path) -> None:
+    async with open_local(tmp_path) as services:
+        await services.table("Table").drop()
+        await services.queue("queue").clear()
+        await services.queue("queue").drop()
+        await services.blobs("blobs").delete_prefix("")
+
+    assert entries(tmp_path) == []
+
+
+async def test_an_empty_file_is_a_store_to_be(tmp_path: Path) -> None:
+    (tmp_path / schema.FILE_NAME).touch()
+
+    assert await row_of(tmp_path) == "None"
+    assert (tmp_path / schema.FILE_NAME).stat().st_size == 0
+    await make_store(tmp_path)
+    assert "'n': 1" in await row_of(tmp_path)
+
+
+async def test_who_looks_sees_what_another_one_wrote_first(tmp_path: Path) -> None:
+    async with open_local(tmp_path / "store") as services:
+        assert await services.table("Table").get("p", "row") is None
+
+        await make_store(tmp_path / "store")
+
+        assert "'n': 1" in str(await services.table("Table").get("p", "row"))
+
+
+async def test_who_waits_hears_of_a_message_though_another_one_made_the_store(tmp_path: Path) -> None:
+    async with open_local(tmp_path / "store") as waiting, open_local(tmp_path / "store") as sending:
+        arrival = asyncio.create_task(waiting.queue("queue").arrival(DEADLINE_S))
+        await asyncio.sleep(0)
+        await sending.queue("queue").send([OutgoingMessage(body="body", message_id="")])
+
+        async with asyncio.timeout(DEADLINE_S / 2):
+            await arrival
+
+
+async def test_first_writes_at_once_make_one_store(tmp_path: Path) -> None:
+    async with open_local(tmp_path / "store") as services:
+        table = services.table("Table")
+        await asyncio.gather(*(table.transact("p", [Insert(f"row{n}", {"n": n})]) for n in range(20)))
+
+    async with open_local(tmp_path / "store") as services:
+        assert len((await services.table("Table").query("p")).entities) == 20
+
+
+async def test_a_place_where_no_store_can_be_made_is_told_by_the_first_write(tmp_path: Path) -> None:
+    async with open_local(tmp_path / "store") as services:
+        (tmp_path / "store").write_text("")
+
+        with pytest.raises(SettingsError, match="Cannot make the directory"):
+            await services.table("Table").transact("p", [Insert("row", {})])
 
 
 async def test_newer_layout_is_refused_and_left_alone(tmp_path: Path) -> None:

@@ -55,10 +55,8 @@ def _install(death: Death | None, record: Path | None) -> None:
     open_services = factory.open_services
 
     @asynccontextmanager
-    async def hooked(
-        target: Target, *, create: bool = True, credential: object | None = None
-    ) -> AsyncIterator[Services]:
-        async with open_services(target, create=create, credential=credential) as services:
+    async def hooked(target: Target, *, credential: object | None = None) -> AsyncIterator[Services]:
+        async with open_services(target, credential=credential) as services:
             yield FaultyServices(services, faults)
 
     faults = _Recorded(record) if record is not None else Faults()

@@ -55,10 +55,6 @@ class Problem:
         return f"{head}: {self.message}{tail}" if head else f"{self.message}{tail}"
 
 
-class NoStoreError(SettingsError):
-    """There is no local store where one is to be read: nothing was ever submitted to it."""
-
-
 class DefinitionError(UsageError):
     """A workflow definition is wrong; ``problems`` lists every mistake found, in document order."""
 

@@ -21,11 +21,8 @@ _SDKS = ("azure", "aiohttp")
 
 
 @asynccontextmanager
-async def open_services(
-    target: Target, *, create: bool = True, credential: object | None = None
-) -> AsyncIterator[Services]:
-    """The tables, queues and blobs of a target, closed at the end. Nothing is made before the first write, except for
-    the file of a local store, if ``create``.
+async def open_services(target: Target, *, credential: object | None = None) -> AsyncIterator[Services]:
+    """The tables, queues and blobs of a target, closed at the end. Nothing is made before the first write.
 
     ``credential`` is an async one of the Azure SDKs, which stays open; None finds the identity of this process.
 
@@ -34,7 +31,7 @@ async def open_services(
     if target.is_local:
         from ai4s.jobq.adapters.local import open_local
 
-        async with open_local(target.local_dir, create=create) as local_services:
+        async with open_local(target.local_dir) as local_services:
             yield local_services
         return
     try:
@@ -51,11 +48,11 @@ async def open_services(
 
 
 @asynccontextmanager
-async def open_store(target: Target, *, create: bool = True) -> AsyncIterator[WorkflowStore]:
+async def open_store(target: Target) -> AsyncIterator[WorkflowStore]:
     """The workflows of a target, closed at the end. Raises as ``open_services`` does."""
     from ai4s.jobq.store.workflows import WorkflowStore
 
-    async with open_services(target, create=create) as services:
+    async with open_services(target) as services:
         yield WorkflowStore(services, account=target.account, prefix=target.prefix, container=target.container)
 
 

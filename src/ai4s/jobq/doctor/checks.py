@@ -37,6 +37,8 @@ class Check:
 async def store(site: Site) -> Finding:
     """Whether the tables answer, and how many workflows they hold."""
     workflows = len((await site.index()).active) + await site.ended_count()
+    if not workflows and not await site.store.table.exists():
+        return _pass(STORE, f"reachable, nothing was ever submitted (prefix={site.target.prefix})")
     return _pass(STORE, f"reachable (prefix={site.target.prefix}, {count(workflows, 'workflow')})")
 
 

@@ -9,7 +9,7 @@ from ai4s.jobq.adapters.factory import open_store
 from ai4s.jobq.doctor.checks import CHECKS, CONFIG, STORE, Check, store
 from ai4s.jobq.doctor.finding import Finding, Report, Verdict
 from ai4s.jobq.doctor.site import Site, Thresholds
-from ai4s.jobq.errors import AccessDeniedError, JobqError, NoStoreError, SettingsError
+from ai4s.jobq.errors import AccessDeniedError, JobqError, SettingsError
 from ai4s.jobq.ports.clock import Clock, SystemClock
 from ai4s.jobq.settings import BLOBS_VARIABLE, PREFIX_VARIABLE, QUEUES_VARIABLE, Source, Target
 from ai4s.jobq.store.workflows import WorkflowStore
@@ -35,10 +35,8 @@ async def examine(
     """Examine a target. Ends within half a minute also when nothing answers."""
     findings = [config_finding(target)]
     try:
-        async with open_store(target, create=False) as opened:
+        async with open_store(target) as opened:
             findings += await examine_store(opened, target, thresholds=thresholds, clock=clock, patience=patience)
-    except NoStoreError as exc:
-        findings.append(Finding(Verdict.PASS, STORE, f"not created yet. {exc}"))
     except SettingsError as exc:
         findings.append(Finding(Verdict.FAIL, STORE, str(exc)))
     except JobqError as exc:
@@ -81,6 +79,8 @@ def config_failure(exc: SettingsError) -> Finding:
 def _configured(target: Target) -> Iterator[str]:
     yield f"account={target.account}"
     yield f"prefix={target.prefix}"
+    if target.is_local:
+        yield f"directory={target.local_dir}"
     said = {
         "storage": (PREFIX_VARIABLE, target.name),
         "queues": (QUEUES_VARIABLE, target.queue_account),

@@ -74,7 +74,7 @@ def _beside(path: Path) -> Path:
 def _read(store: str | None, read: Callable[[BlobStore], Coroutine[Any, Any, T]]) -> T:
     async def with_blobs() -> T:
         target = resolve_target(store, environ=os.environ)
-        async with open_services(target, create=False) as services:
+        async with open_services(target) as services:
             with blobs_explained(target.container):
                 return await read(services.blobs(target.container))
 

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ai4s.jobq.adapters.local.schema import OpenedFile, connect
+from ai4s.jobq.adapters.local.schema import OpenedFile, connect, find_file, holds_store, open_file, open_stand_in
 from ai4s.jobq.adapters.local.sqlite_errors import is_locked, sqlite_errors, translated
 from ai4s.jobq.errors import InternalError, StorageUnavailableError
 
@@ -71,15 +71,18 @@ class _Write:
 
 
 class Database:
-    """Owns one connection, for one event loop of one process.
+    """Owns one connection, for one event loop of one process. Get one from ``open_database``.
 
     ``work`` given to ``read`` and ``write`` is a function of the connection that does not wait for anything else.
+    As long as nobody has made the file, what is read is an empty stand-in; the first write makes it.
     """
 
     def __init__(self, opened: OpenedFile) -> None:
         self._connection = opened.connection
         self._path = opened.path
         self._writable = opened.writable
+        self._made = opened.made
+        self._making = asyncio.Lock()
         self._process = os.getpid()
         self._mark = secrets.token_hex(4)
         self._marks = itertools.count(1)
@@ -89,12 +92,19 @@ class Database:
         self._changes_at_checkpoint = self._connection.total_changes
         self._checkpoint: asyncio.Future[None] | None = None
 
+    @property
+    def path(self) -> Path:
+        """Of the file, which need not be there yet."""
+        return self._path
+
     async def read(self, work: Work[T]) -> T:
         """What ``work`` finds, usually without giving the event loop a turn.
 
         Raises: ``StorageUnavailableError`` when the file cannot be read.
         """
         self._check_process()
+        if not self._made and holds_store(self._path):
+            await self._make()
         for pause in pauses():
             try:
                 with sqlite_errors(self._path):
@@ -109,6 +119,8 @@ class Database:
         When cancelled, it is unknown whether the changes were made.
         """
         self._check_process()
+        if not self._made:
+            await self._make()
         if not self._writable:
             raise StorageUnavailableError(
                 f"{self._path} is read-only for this user. Change its permissions, or choose another directory."
@@ -120,12 +132,20 @@ class Database:
         answer: T = await write.answer
         return answer
 
+    async def erase(self, work: Work[int]) -> int:
+        """``write``, for work that only takes away and counts what: 0 where nobody has made the file."""
+        if not self._made and not holds_store(self._path):
+            return 0
+        return await self.write(work)
+
     def new_mark(self) -> str:
         """A short text never given before, by no process: what ETags and receipts are made of."""
         return f"{self._mark}.{next(self._marks):x}"
 
     def foreign_commits(self) -> int:
         """A number that differs from the last one when another connection has changed the database since."""
+        if not self._made:
+            return -1 if holds_store(self._path) else 0  # SQLite counts from 1
         try:
             return int(self._connection.execute("PRAGMA data_version").fetchone()[0])
         except sqlite3.Error:
@@ -140,6 +160,16 @@ class Database:
         if self._checkpoint is not None:
             await self._checkpoint
         await asyncio.to_thread(self._connection.close)  # the last one to close syncs and removes the log
+
+    async def _make(self) -> None:
+        """Go over from the stand-in to the file, which is made if nobody has made it meanwhile."""
+        async with self._making:
+            if self._made:
+                return
+            opened = await _open_patiently(self._path)
+            self._connection.close()
+            self._connection, self._writable, self._made = opened.connection, opened.writable, True
+            self._changes_at_checkpoint = self._connection.total_changes
 
     def _check_process(self) -> None:
         if os.getpid() != self._process:
@@ -210,6 +240,31 @@ class Database:
             f"{self._path} was locked by another process for {LOCK_PATIENCE_S:.0f} s. "
             "See which with: fuser -v <file>; then try again."
         )
+
+
+async def open_database(directory: Path, *, allow_network_fs: bool) -> Database:
+    """The database of this directory, or what stands for it until the first write. Raises as ``open_file`` does."""
+    try:
+        path = find_file(directory, allow_network_fs=allow_network_fs)
+        there = holds_store(path)
+    except OSError as exc:
+        raise _cannot_open(directory, exc) from exc
+    return Database(await _open_patiently(path) if there else open_stand_in(path))
+
+
+async def _open_patiently(path: Path) -> OpenedFile:
+    for pause in pauses():
+        try:
+            return open_file(path)
+        except sqlite3.OperationalError:  # locked: another process is making the tables, or is the last to leave
+            await asyncio.sleep(pause)
+        except OSError as exc:
+            raise _cannot_open(path.parent, exc) from exc
+    raise StorageUnavailableError(f"{path} was locked by another process for {LOCK_PATIENCE_S:.0f} s. Try again.")
+
+
+def _cannot_open(directory: Path, exc: OSError) -> StorageUnavailableError:
+    return StorageUnavailableError(f"Cannot open the local store in {directory}: {exc.strerror}.")
 
 
 def _copy_log_back(path: Path) -> None:

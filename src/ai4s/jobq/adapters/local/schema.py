@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ai4s.jobq.adapters.local.file_system import network_file_system
 from ai4s.jobq.adapters.local.sqlite_errors import sqlite_errors
-from ai4s.jobq.errors import NewerVersionError, NoStoreError, SettingsError
+from ai4s.jobq.errors import NewerVersionError, SettingsError
 from ai4s.jobq.processes import boot_id
 
 FILE_NAME = "jobq.sqlite"
@@ -47,13 +47,13 @@ class OpenedFile:
     connection: sqlite3.Connection
     path: Path
     writable: bool
+    made: bool = True  # False: there is no file yet; the connection is to an empty database in memory, for reading
 
 
-def prepare_directory(directory: Path, *, create: bool, allow_network_fs: bool) -> Path:
-    """The path of the database file; the directory exists afterwards, private to this user when we made it.
+def find_file(directory: Path, *, allow_network_fs: bool) -> Path:
+    """The path of the database file, whether it is there or not; nothing is made.
 
-    Raises: ``NoStoreError`` when there is no store and ``create`` is False; ``SettingsError`` when the place cannot
-    hold one.
+    Raises: ``SettingsError`` when the place cannot hold one.
     """
     directory = directory.expanduser().absolute()
     kind = None if allow_network_fs else network_file_system(directory)
@@ -62,22 +62,35 @@ def prepare_directory(directory: Path, *, create: bool, allow_network_fs: bool) 
             f"{directory} is on a network file system ({kind}), where SQLite loses data. "
             "Choose a directory on a local disk"
         )
-    path = directory / FILE_NAME
-    if not create and not _holds_store(path):
-        raise NoStoreError(f"There is no local store in {directory}: nothing was ever submitted to it.")
-    try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as exc:
-        raise SettingsError(f"Cannot make the directory {directory}: {exc.strerror}. Choose another one") from exc
-    return path
+    there = next(path for path in (directory, *directory.parents) if path.exists())
+    if not there.is_dir():
+        raise SettingsError(f"Cannot keep a store in {directory}: {there} is no directory. Choose another one")
+    return directory / FILE_NAME
+
+
+def holds_store(path: Path) -> bool:
+    """Whether anything was ever written to this database."""
+    return path.is_file() and path.stat().st_size > 0
+
+
+def open_stand_in(path: Path) -> OpenedFile:
+    """Stands for a database file that nobody has made yet: empty, in memory, only to be read."""
+    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    connection.executescript(_SCHEMA)
+    return OpenedFile(connection, path, writable=False, made=False)
 
 
 def open_file(path: Path) -> OpenedFile:
-    """Open the database, making the file and its tables when it is empty.
+    """Open the database; make its directory, private to this user, the file and the tables when they are missing.
 
-    Where this user may not write, the store can still be read. Raises ``sqlite3.OperationalError`` while another process
-    holds the lock: call again.
+    Where this user may not write, the store can still be read. Raises: ``sqlite3.OperationalError`` while another process
+    holds the lock: call again; ``SettingsError`` when the place cannot hold one; ``NewerVersionError`` when a newer
+    release made it; ``CorruptRecordError`` when the file is no database.
     """
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as exc:
+        raise SettingsError(f"Cannot make the directory {path.parent}: {exc.strerror}. Choose another one") from exc
     # In this order: another process may make the file between two looks at it.
     writable = os.access(path.parent, os.W_OK) and (not path.exists() or os.access(path, os.W_OK))
     with sqlite_errors(path):
@@ -121,10 +134,6 @@ def immediate_transaction(connection: sqlite3.Connection) -> Iterator[None]:
         if connection.in_transaction:  # a full disk makes SQLite roll back by itself
             connection.execute("ROLLBACK")
         raise
-
-
-def _holds_store(path: Path) -> bool:
-    return path.is_file() and path.stat().st_size > 0
 
 
 def _open_mode(path: Path, *, writable: bool) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import sqlite3
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,12 +9,10 @@ from pathlib import Path
 
 from ai4s.jobq.adapters.local.arrivals import Arrivals
 from ai4s.jobq.adapters.local.blob_names import blob_path
-from ai4s.jobq.adapters.local.database import LOCK_PATIENCE_S, Database, pauses
+from ai4s.jobq.adapters.local.database import Database, open_database
 from ai4s.jobq.adapters.local.directory_blobs import DirectoryBlobStore
-from ai4s.jobq.adapters.local.schema import OpenedFile, open_file, prepare_directory
 from ai4s.jobq.adapters.local.sqlite_queue import SqliteQueue
 from ai4s.jobq.adapters.local.sqlite_tables import SqliteTable
-from ai4s.jobq.errors import StorageUnavailableError
 from ai4s.jobq.ports.limits import check_container_name, check_queue_name, check_table_name
 
 BLOBS = "blobs"
@@ -70,35 +66,18 @@ def blob_address(directory: Path, container: str, blob: str) -> str:
 
 
 @asynccontextmanager
-async def open_local(
-    directory: Path, *, create: bool = True, allow_network_fs: bool = False
-) -> AsyncIterator[LocalServices]:
-    """The services of this directory, which is made when it is missing and ``create`` is true.
+async def open_local(directory: Path, *, allow_network_fs: bool = False) -> AsyncIterator[LocalServices]:
+    """The services of this directory. Nothing is made before the first write, so that who only looks leaves no trace.
 
-    ``create=False`` is for readers: it never leaves an empty store where there was none. Where this user may not write,
-    reads work and writes raise ``StorageUnavailableError``.
+    Where this user may not write, reads work and writes raise ``StorageUnavailableError``.
 
-    Raises: ``SettingsError`` when there is no store, or the place cannot hold one; ``NewerVersionError`` when a newer
-    release made it; ``CorruptRecordError`` when the file is no database.
+    Raises: ``SettingsError`` when the place cannot hold a store; ``NewerVersionError`` when a newer release made it;
+    ``CorruptRecordError`` when the file is no database.
     """
-    try:
-        path = prepare_directory(directory, create=create, allow_network_fs=allow_network_fs)
-        opened = await _open_patiently(path)
-    except OSError as exc:
-        raise StorageUnavailableError(f"Cannot open the local store in {directory}: {exc.strerror}.") from exc
-    database = Database(opened)
+    database = await open_database(directory, allow_network_fs=allow_network_fs)
     arrivals = Arrivals(database)
     try:
-        yield LocalServices(path.parent, database, arrivals)
+        yield LocalServices(database.path.parent, database, arrivals)
     finally:
         arrivals.close()
         await database.close()
-
-
-async def _open_patiently(path: Path) -> OpenedFile:
-    for pause in pauses():
-        try:
-            return open_file(path)
-        except sqlite3.OperationalError:  # locked: another process is making the tables, or is the last to leave
-            await asyncio.sleep(pause)
-    raise StorageUnavailableError(f"{path} was locked by another process for {LOCK_PATIENCE_S:.0f} s. Try again.")

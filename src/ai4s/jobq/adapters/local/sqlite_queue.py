@@ -121,11 +121,11 @@ class SqliteQueue:
         self._requests["queue.drop"] += 1
         await self._delete_all()
         statement = "DELETE FROM queues WHERE name=?"
-        await self._database.write(lambda connection: connection.execute(statement, (self._name,)))
+        await self._database.erase(lambda connection: connection.execute(statement, (self._name,)).rowcount)
 
     async def _delete_all(self) -> None:
         """In portions, so that nobody waits for long."""
-        while await self._database.write(partial(_delete_some, queue=self._name)) == _MESSAGES_PER_DELETE:
+        while await self._database.erase(partial(_delete_some, queue=self._name)) == _MESSAGES_PER_DELETE:
             pass
 
     def _lease(self, connection: sqlite3.Connection, *, most: int, visibility_s: float) -> list[Message]:

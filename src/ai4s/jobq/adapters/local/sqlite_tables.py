@@ -103,7 +103,7 @@ class SqliteTable:
     async def drop(self) -> None:
         """Rows go in portions, so that nobody waits for long; a crash in between leaves a table with fewer rows."""
         self._requests["table.drop"] += 1
-        while await self._database.write(partial(_delete_some, table=self._table)) == _ROWS_PER_DELETE:
+        while await self._database.erase(partial(_delete_some, table=self._table)) == _ROWS_PER_DELETE:
             pass
 
     def _apply(self, connection: sqlite3.Connection, *, partition: str, operations: Sequence[Operation]) -> list[ETag]:
