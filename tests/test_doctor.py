@@ -149,7 +149,7 @@ async def test_a_project_never_used_has_no_faults(scene: Scene) -> None:
     findings = await scene.findings()
 
     assert verdicts(findings) == {"Coordinator": Verdict.INFO}
-    assert findings["Workflow store"].message == "reachable (prefix=Test, 0 workflows)"
+    assert findings["Workflow store"].message == "reachable, nothing was ever submitted (prefix=Test)"
     assert findings["Completion queue"].message == "not created yet: test-workflow-completions on local"
 
 
