@@ -5,8 +5,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
 CHAOS_ARGS ?=
+PIP_FLAGS := --quiet --disable-pip-version-check --no-compile
 
-.PHONY: demo test check chaos bench docs clean
+.PHONY: demo test check lint types arrows chaos bench docs clean
 
 demo: $(VENV)/.installed
 	PATH="$(CURDIR)/$(BIN):$$PATH" bash examples/tutorial/demo.sh
@@ -14,10 +15,17 @@ demo: $(VENV)/.installed
 test: check
 	$(BIN)/python -m pytest -n 3 --dist worksteal $(PYTEST_ARGS)
 
-check: $(VENV)/.dev node_modules/.installed
+check:
+	$(MAKE) --no-print-directory --jobs=2 node_modules/.installed lint types arrows
+
+lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev
 	$(BIN)/mypy
+
+arrows: $(VENV)/.dev
 	$(BIN)/python -m pytest -q tests/architecture
 
 # Everything at random for 5 minutes, then all crash points. CHAOS_ARGS="--minutes 60 --seed 1" for another run.
@@ -40,11 +48,11 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed: $(VENV)/bin/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[workflow]'
+	$(BIN)/python -m pip install $(PIP_FLAGS) -e '.[workflow]'
 	touch $@
 
 $(VENV)/.dev: $(VENV)/bin/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(BIN)/python -m pip install $(PIP_FLAGS) -e '.[dev]'
 	touch $@ $(VENV)/.installed
 
 node_modules/.installed: package-lock.json

@@ -10,6 +10,11 @@ if TYPE_CHECKING:
     from tests.support.azurite import Azurite
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The long ones first."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
 @pytest.fixture
 def azurite() -> Azurite:
     """The one Azurite of this test process, answering. Its data outlives the test: use fresh names."""

@@ -26,7 +26,16 @@ from tests.support.small import many, workflow
 pytestmark = pytest.mark.azurite
 
 CLOCK = SystemClock()
-READS = {"table.get", "table.get_many", "table.query", "queue.exists", "queue.count", "queue.peek", "blob.exists"}
+READS = {
+    "table.get",
+    "table.get_many",
+    "table.query",
+    "table.exists",
+    "queue.exists",
+    "queue.count",
+    "queue.peek",
+    "blob.exists",
+}
 
 
 @pytest.fixture

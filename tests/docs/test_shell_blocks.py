@@ -50,6 +50,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.azurite
+@pytest.mark.long
 @pytest.mark.parametrize("page", PAGES)
 def test_the_commands_of_a_page_do_what_it_says(page: str, folder: Path, environment: dict[str, str]) -> None:
     text = (REPOSITORY / page).read_text(encoding="utf-8").replace("myaccount/", "devstoreaccount1/")

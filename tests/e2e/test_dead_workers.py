@@ -35,6 +35,7 @@ FLOW = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("account", ["local"])
 def test_killed_workers_of_a_queue_are_told_within_a_minute_with_the_command_that_helps(
     here: Project, monkeypatch: pytest.MonkeyPatch

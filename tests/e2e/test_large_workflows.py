@@ -33,6 +33,7 @@ def _definition(name: str) -> dict[str, Any]:
     return definition
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [*GENERATED, *RECORDED])
 def test_every_task_runs_once_and_after_its_parents(here: Project, tmp_path: Path, name: str) -> None:
     """One coordinator, a worker for each queue."""
@@ -49,6 +50,7 @@ def test_every_task_runs_once_and_after_its_parents(here: Project, tmp_path: Pat
     check_every_task_ran_once_after_its_parents(definition, trace)
 
 
+@pytest.mark.long
 def test_a_join_of_five_thousand_fires_once(here: Project, tmp_path: Path) -> None:
     """1 → 5,000 → 1."""
     definition = fan(5000)

@@ -60,6 +60,7 @@ def test_a_worker_told_to_stop_hands_its_task_on(here: Project) -> None:
     assert (here.folder / "starts").read_text() == "started\nstarted\n"
 
 
+@pytest.mark.long
 def test_a_killed_coordinator_is_replaced_and_nothing_is_lost(here: Project) -> None:
     """Killed again and again while a workflow runs; each task still has one outcome."""
     tasks = [{"name": f"t{n}", "kwargs": {"cmd": f"echo t{n} >> runs"}} for n in range(60)]
@@ -80,6 +81,7 @@ def test_a_killed_coordinator_is_replaced_and_nothing_is_lost(here: Project) -> 
     assert set((here.folder / "runs").read_text().split()) == {f"t{n}" for n in range(60)}
 
 
+@pytest.mark.long
 def test_a_cleared_queue_is_repaired(here: Project) -> None:
     """Task messages vanish before a worker came; their tasks run all the same."""
     tasks = [{"name": f"t{n}", "kwargs": {"cmd": "true"}} for n in range(5)]

@@ -17,15 +17,15 @@ from tests.support.project import Project, until
 
 @pytest.fixture
 def tutorial(here: Project) -> Project:
-    """The project with the tutorial's files in it, and no short cut to its processes."""
-    here.forks = None
+    """The project with the tutorial's files in it."""
     for path in (REPOSITORY / "examples" / "tutorial").iterdir():
         shutil.copy(path, here.folder)
     return here
 
 
 def test_the_diamond_pipeline_goes_from_submit_to_completed(tutorial: Project) -> None:
-    """Submit, look, start a coordinator and a worker, watch, and read the results."""
+    """Submit, look, start a coordinator and a worker, watch, and read the results: without any short cut to processes."""
+    tutorial.forks = None
     submitted = tutorial.cli("workflow", "submit", "diamond.yaml")
     workflow_id = submitted.stdout.strip()
 

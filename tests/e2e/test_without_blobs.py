@@ -8,10 +8,12 @@ import pytest
 
 from tests.e2e.conftest import write_definition
 from tests.support.azurite import Azurite
+from tests.support.fork_server import shared_fork_server
 from tests.support.project import project
 
 
 @pytest.mark.azurite
+@pytest.mark.long
 def test_only_a_large_output_needs_a_blob_service(tmp_path: Path) -> None:
     """Queue and table emulators alone: a small output flows on, a large one fails its task and says what to do."""
     folder = tmp_path / "project"
@@ -30,7 +32,7 @@ def test_only_a_large_output_needs_a_blob_service(tmp_path: Path) -> None:
             "JOBQ_AZURITE_QUEUE_PORT": str(azurite.ports.queue),
             "JOBQ_AZURITE_TABLE_PORT": str(azurite.ports.table),
         }
-        with project(folder, "devstoreaccount1", ports) as here:
+        with project(folder, "devstoreaccount1", ports, forks=shared_fork_server()) as here:
             here.coordinator()
             here.worker("default", "-n", "2")
             workflow_id = here.workflow("submit", write_definition(here, {"name": "small", "tasks": tasks})).strip()

@@ -26,6 +26,7 @@ from tests.proxy.conftest import services_at
 from tests.proxy.plant import check_all_ran_after_their_parents, diamonds, executions
 from tests.support.azurite import Azurite
 from tests.support.fault_proxy import SERVICES, FaultProxy
+from tests.support.fork_server import shared_fork_server
 from tests.support.project import PATIENCE_S, Project, Running, project, until
 from tests.support.trace import traced
 
@@ -133,7 +134,7 @@ class Election:
 def election(azurite: Azurite, folder: Path, count: int) -> Iterator[Election]:
     with ExitStack() as stack:
         direct = {f"JOBQ_AZURITE_{service.upper()}_PORT": str(azurite.port(service)) for service in SERVICES}
-        here = stack.enter_context(project(folder, "devstoreaccount1", direct))
+        here = stack.enter_context(project(folder, "devstoreaccount1", direct, forks=shared_fork_server()))
         made = Election(here, azurite)
         for number in range(count):
             proxy = stack.enter_context(FaultProxy(azurite.ports))
@@ -156,6 +157,7 @@ def own_azurite() -> Iterator[Azurite]:
         yield azurite
 
 
+@pytest.mark.long
 def test_a_killed_and_a_frozen_leader_are_replaced_and_the_thawed_one_stands_by(
     own_azurite: Azurite, tmp_path: Path
 ) -> None:
@@ -176,6 +178,7 @@ def test_a_killed_and_a_frozen_leader_are_replaced_and_the_thawed_one_stands_by(
         vote.check_one_decides()
 
 
+@pytest.mark.long
 def test_a_leader_cut_off_from_the_tables_is_replaced_and_stands_by_when_it_is_back(
     own_azurite: Azurite, tmp_path: Path
 ) -> None:

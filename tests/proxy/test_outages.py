@@ -35,6 +35,7 @@ from tests.proxy.plant import (
 )
 from tests.support.azurite import Azurite
 from tests.support.fault_proxy import BEING_DELETED, BUSY, FORBIDDEN, SERVICES, UNKNOWN_IDENTITY, FaultProxy, ResetAfter
+from tests.support.fork_server import shared_fork_server
 from tests.support.project import project, until
 
 pytestmark = pytest.mark.azurite
@@ -273,6 +274,7 @@ async def test_a_message_whose_deletion_was_not_answered_is_not_called_lost(prox
         assert not lost
 
 
+@pytest.mark.long
 def test_azurite_killed_and_restarted_with_its_data_is_worked_on(tmp_path: Path) -> None:
     """Real processes. Its data is on disk and eleven commands run when it dies; they end while it is away."""
     folder, data = tmp_path / "project", tmp_path / "data"
@@ -280,7 +282,8 @@ def test_azurite_killed_and_restarted_with_its_data_is_worked_on(tmp_path: Path)
     data.mkdir()
     wave = f"case $JOBQ_WORKFLOW_TASK in l0-*) {until_released(folder)};; esac"
     definition = diamonds("default", cmd=f"echo $JOBQ_WORKFLOW_TASK >> {folder}/runs; {wave}", depth=1)
-    with Azurite(location=data) as azurite, project(folder, "devstoreaccount1", _ports(azurite)) as here:
+    forks = shared_fork_server()
+    with Azurite(location=data) as azurite, project(folder, "devstoreaccount1", _ports(azurite), forks=forks) as here:
         (folder / "workflow.json").write_text(json.dumps(definition))
         here.coordinator("--lease-ttl-s", "3", "--sweep-s", "1")
         here.worker("default", "-n", "12")

@@ -1,11 +1,12 @@
-"""A real Azurite for tests: the pinned one of ``package.json``, on free ports, with its data in memory.
+"""A real Azurite for tests: the pinned one of ``package.json``, on free ports.
 
 ``shared_azurite`` is the one emulator of a test process; tests that stop, break or configure an emulator start their
 own :class:`Azurite`. A missing installation is an error and never a skip: a suite that skips proves nothing.
 
 Two habits of Azurite 3.37 shape this file. It does not leave on SIGTERM while a client holds a connection, so its
-process group is killed. And its queue service can stop answering at its once-a-minute clean-up after many thousands of
-messages, so ``ensure_healthy`` asks every service for an answer and restarts the emulator when one is mute.
+process group is killed. And told to keep its data in memory it answers nobody for most of a minute while it cleans up
+after thousands of messages, which it does once a minute (5,000 tasks: 202 s, and 94 s with files), so its data is always
+on disk. ``ensure_healthy`` asks every service for an answer and restarts the emulator when one is mute.
 """
 
 from __future__ import annotations
@@ -52,9 +53,9 @@ class Azurite:
     """One emulator, running between ``start`` and ``stop`` (or inside ``with``).
 
     ``services`` other than all three run as one process each (``azurite-queue``, ``azurite-table``), as for a user who
-    has no need of blobs. ``location`` keeps the data on disk, also over ``restart`` (less what was written in the last
-    5 s, as it is killed); None keeps it in memory, where a restart forgets it. Without ``ports`` free ones are drawn;
-    they stay the same over ``restart``.
+    has no need of blobs. ``location`` keeps the data over ``restart`` (less what was written in the last 5 s, as it is
+    killed); None means a temporary folder, which a restart forgets. Without ``ports`` free ones are drawn; they stay the
+    same over ``restart``.
     ``any_api_version`` False leaves out ``--skipApiVersionCheck``.
     """
 
@@ -74,6 +75,7 @@ class Azurite:
         self._tls = tls
         self._any_api_version = any_api_version
         self._processes: list[subprocess.Popen[bytes]] = []
+        self._forgotten: tempfile.TemporaryDirectory[str] | None = None
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as this object
 
     def __enter__(self) -> Self:
@@ -108,7 +110,7 @@ class Azurite:
         """Stop it and start it again on the same ports."""
         self.stop()
         try:
-            for command in self._commands():
+            for command in self._commands(self._location or self._new_folder()):
                 self._processes.append(self._spawn(command))
             for service in self.services:
                 self._wait_for(service)
@@ -123,6 +125,9 @@ class Azurite:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         self._processes.clear()
+        if self._forgotten is not None:
+            self._forgotten.cleanup()
+            self._forgotten = None
 
     def ensure_healthy(self) -> None:
         """Start it when it does not run, restart it when a service does not answer."""
@@ -149,20 +154,21 @@ class Azurite:
         trust = ssl.create_default_context(cafile=str(self._tls.certificate))
         return http.client.HTTPSConnection("127.0.0.1", port, timeout=ANSWER_S, context=trust)
 
-    def _commands(self) -> Iterator[list[str]]:
+    def _new_folder(self) -> Path:
+        self._forgotten = tempfile.TemporaryDirectory(prefix="azurite-")
+        return Path(self._forgotten.name)
+
+    def _commands(self, location: Path) -> Iterator[list[str]]:
         together = set(self.services) == set(ALL_SERVICES)
         for services in [self.services] if together else [(service,) for service in self.services]:
             name = "azurite" if together else f"azurite-{services[0]}"
             ports = [part for service in services for part in (f"--{service}Port", str(self.port(service)))]
-            yield [str(_binary(name)), "--silent", "--disableTelemetry", *ports, *self._options()]
+            yield [str(_binary(name)), "--silent", "--disableTelemetry", *ports, *self._options(location)]
 
-    def _options(self) -> Iterator[str]:
+    def _options(self, location: Path) -> Iterator[str]:
         if self._any_api_version:
             yield "--skipApiVersionCheck"
-        if self._location is None:
-            yield "--inMemoryPersistence"
-        else:
-            yield from ("--location", str(self._location))
+        yield from ("--location", str(location))
         if self._tls is not None:
             yield from ("--oauth", "basic", "--cert", str(self._tls.certificate), "--key", str(self._tls.key))
 
