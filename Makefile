@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
 CHAOS_ARGS ?=
-PIP_FLAGS := --quiet --disable-pip-version-check --no-compile
+PIP_FLAGS := --quiet --disable-pip-version-check
 
 .PHONY: demo test check lint types arrows chaos bench docs clean
 
