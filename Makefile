@@ -7,13 +7,16 @@ PYTEST_ARGS ?=
 CHAOS_ARGS ?=
 PIP_FLAGS := --quiet --disable-pip-version-check
 
+# Thousands of processes are started here. Where this is set, each of them would compile the whole package anew.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: demo test check lint types arrows chaos bench docs clean
 
 demo: $(VENV)/.installed
 	PATH="$(CURDIR)/$(BIN):$$PATH" bash examples/tutorial/demo.sh
 
 test: check
-	$(BIN)/python -m pytest -n 3 --dist worksteal $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 3 --dist worksteal --ignore tests/architecture $(PYTEST_ARGS)
 
 check:
 	$(MAKE) --no-print-directory --jobs=2 node_modules/.installed lint types arrows

@@ -76,8 +76,8 @@ SLOW_TO_LOAD = ("rich", "jsonschema")
 
 NAMES_THAT_SAY_NOTHING = {"utils", "util", "helpers", "helper", "common", "_shared", "shared", "misc", "base"}
 
-OWN = [found for found in all_imports() if found.imported == PACKAGE or found.imported.startswith(f"{PACKAGE}.")]
-OTHERS = [found for found in all_imports() if found not in OWN]
+OWN = [found for found in all_imports() if is_within(found.imported, PACKAGE)]
+OTHERS = [found for found in all_imports() if not is_within(found.imported, PACKAGE)]
 
 
 def room_of(module: str) -> str:
