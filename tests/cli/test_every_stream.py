@@ -103,6 +103,15 @@ def test_what_nobody_hears_changes_nothing(here: Project, call: Call) -> None:
     assert here.begin(*call.args(), out=closed, err=closed).wait() == (PIPE_CLOSED if call.prints else call.code)
 
 
+@pytest.mark.parametrize("args", [["--help"], ["workflow", "--help"], ["workflow", "submit", "-h"]], ids=" ".join)
+@pytest.mark.skipif(not FULL.exists(), reason="this system has no disk that is always full")
+def test_help_on_a_full_disk_is_one_line_too(here: Project, args: list[str]) -> None:
+    err = here.folder / "err"
+
+    assert here.begin(*args, out=FULL, err=err).wait(60) == 1
+    assert err.read_text() == "Error: The output cannot be written: No space left on device.\n"
+
+
 @one_call_of_each_kind
 @pytest.mark.skipif(not FULL.exists(), reason="this system has no disk that is always full")
 def test_a_full_disk_is_one_line_and_an_exit_code(here: Project, call: Call) -> None:

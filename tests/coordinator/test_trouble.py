@@ -234,6 +234,17 @@ async def test_everything_failing_for_a_while_is_waited_out(stage: Stage) -> Non
     assert set(attempts(worker.executions)) == {1}
 
 
+async def test_a_wait_for_reports_that_fails_is_told_and_repeated(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    faults = Faults()
+    faults.refuse("queue.arrival", times=1)
+
+    async with stage.coordinator(faults=faults), ScriptedWorker(stage.store):
+        await until(lambda: "receiving failed" in caplog.text)
+        await stage.completed(await stage.submit(workflow()))
+
+
 async def test_a_coordinator_that_is_refused_at_its_start_says_so_and_ends(stage: Stage) -> None:
     faults = Faults()
     faults.refuse("table.get", stage.store.names.index_table, error=AccessDeniedError("no role"))

@@ -213,10 +213,12 @@ class Coordinator:
 
     @staticmethod
     async def _first_of(*waits: Coroutine[Any, Any, object]) -> None:
-        """Until one of them is over; the others are cancelled."""
+        """Until one of them is over; the others are cancelled. What it raised is raised."""
         tasks = [asyncio.ensure_future(wait) for wait in waits]
         try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            over, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in over:
+                task.result()
         finally:
             for task in tasks:
                 task.cancel()
