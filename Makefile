@@ -16,7 +16,7 @@ demo: $(VENV)/.installed
 	PATH="$(CURDIR)/$(BIN):$$PATH" bash examples/tutorial/demo.sh
 
 test: check
-	$(BIN)/python -m pytest -n 3 --dist worksteal --ignore tests/architecture $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 4 --dist worksteal --ignore tests/architecture $(PYTEST_ARGS)
 
 check:
 	$(MAKE) --no-print-directory --jobs=2 node_modules/.installed lint types arrows
@@ -31,11 +31,13 @@ types: $(VENV)/.dev
 arrows: $(VENV)/.dev
 	$(BIN)/python -m pytest -q tests/architecture
 
-# Everything at random for 5 minutes, then all crash points. CHAOS_ARGS="--minutes 60 --seed 1" for another run.
+# Everything at random for 5 minutes, then all crash points, then the large join on the emulator too.
+# CHAOS_ARGS="--minutes 60 --seed 1" for another run.
 chaos: $(VENV)/.dev node_modules/.installed
 	$(BIN)/python -m tests.chaos $(CHAOS_ARGS)
 	$(BIN)/python -m tests.crash --backend local
 	$(BIN)/python -m tests.crash --backend azurite
+	JOBQ_TEST_JOIN=5000 $(BIN)/python -m pytest tests/e2e/test_large_workflows.py -k join
 
 bench: $(VENV)/.dev node_modules/.installed
 	$(BIN)/python -m bench

@@ -311,6 +311,20 @@ async def test_tasks_on_a_queue_without_a_live_worker_are_told_with_the_command_
     assert finding.hint == "Start one: JOBQ_WORKFLOW_PREFIX=local/Test ai4s-jobq local/gpu worker"
 
 
+async def test_every_queue_without_a_worker_gets_its_command(scene: Scene) -> None:
+    for queue in ("gpu", "cpu"):
+        await scene.submit(workflow_id=f"on-{queue}")
+        await scene.wait_on_queue(queue=queue, workflow_id=f"on-{queue}")
+
+    finding = (await scene.findings())["Workers"]
+
+    assert finding.message == "no live worker on: cpu (1 task; none seen), gpu (1 task; none seen)"
+    assert finding.hint == (
+        "Start one for each: JOBQ_WORKFLOW_PREFIX=local/Test ai4s-jobq local/cpu worker, "
+        "JOBQ_WORKFLOW_PREFIX=local/Test ai4s-jobq local/gpu worker"
+    )
+
+
 async def test_tasks_left_behind_by_a_dead_worker_are_told_though_none_waits(scene: Scene) -> None:
     await scene.submit()
     await scene.run_first_task()

@@ -122,11 +122,10 @@ async def unserved_queues(site: Site) -> Finding:
     if not unserved:
         return _pass(WORKERS, f"every queue with tasks has one ({', '.join(sorted(tasks))})")
     told = [f"{queue} ({count(tasks[queue], 'task')}; {_last_worker(queue, signs)})" for queue in unserved]
-    return _warn(
-        WORKERS,
-        f"no live worker on: {named(told)}",
-        f"Start one: {worker_command(site.target, unserved[0])}",
-    )
+    commands = [worker_command(site.target, queue) for queue in unserved]
+    each = " for each" if len(commands) > 1 else ""
+    hint = f"Start one{each}: {named(commands)}"
+    return _warn(WORKERS, f"no live worker on: {named(told)}", hint)
 
 
 async def trouble(site: Site) -> Finding:
