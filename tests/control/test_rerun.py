@@ -157,13 +157,13 @@ async def test_the_name_of_a_matrix_names_all_of_it(store: WorkflowStore, client
     assert (await actions(client, "t[x=1]"))["t[x=2]"] == "run: did not complete: pending"
 
 
-async def test_a_chain_of_fifty_thousand_is_planned(client: WorkflowClient) -> None:
-    tasks = [{"name": f"t{n}", **({"depends_on": [f"t{n - 1}"]} if n else {})} for n in range(50_000)]
+async def test_a_chain_of_twenty_thousand_is_planned(client: WorkflowClient) -> None:
+    tasks = [{"name": f"t{n}", **({"depends_on": [f"t{n - 1}"]} if n else {})} for n in range(20_000)]
     await client.submit(flow(*tasks), "w")
 
-    plan = await client.rerun_plan("w", ["t49999"])
+    plan = await client.rerun_plan("w", ["t19999"])
 
-    assert plan.to_json()["run"] == 50_000
+    assert plan.to_json()["run"] == 20_000
 
 
 async def test_a_rerun_in_which_nothing_would_run_is_refused(store: WorkflowStore, client: WorkflowClient) -> None:

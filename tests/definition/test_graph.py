@@ -151,10 +151,10 @@ def test_mistake_in_a_name_is_reported_once() -> None:
 
 def test_many_unknown_parents_are_reported_quickly() -> None:
     """B2: looking for near names is bounded; the first ones get a hint, all get their line."""
-    names = [f"task_{n:06}" for n in range(6000)]
+    names = [f"task_{n:06}" for n in range(3000)]
     found = _validate(*(Task(name=name, depends_on=(f"{name}x",)) for name in names))
 
-    assert len(found) == 6000
+    assert len(found) == 3000
     assert found[0].hint.startswith("Did you mean 'task_000000'")
     assert found[-1].hint == ""
 

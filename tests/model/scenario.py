@@ -226,7 +226,7 @@ def _plan(rng: random.Random, workflow_id: str, queues: list[str]) -> Plan:
 
 
 def _tasks(rng: random.Random, queues: list[str]) -> list[dict[str, Any]]:
-    count = rng.choices((1, 2, 3, 5, 8, 12), (10, 20, 25, 25, 14, 6))[0]
+    count = rng.choices((1, 2, 3, 5, 8, 12), (10, 25, 30, 24, 8, 3))[0]
     tasks = []
     for number in range(count):
         parents = rng.sample(range(number), min(number, rng.choices((0, 1, 2, 3), (20, 40, 30, 10))[0]))
@@ -261,7 +261,7 @@ def _lives(rng: random.Random, task: dict[str, Any]) -> list[list[Outcome]]:
 
 
 def _outcome(rng: random.Random, task: dict[str, Any], weak: bool) -> Outcome:
-    seconds = round(rng.choices((0.0, rng.random(), rng.uniform(1, 12), rng.uniform(12, 60)), (35, 40, 20, 5))[0], 2)
+    seconds = round(rng.choices((0.0, rng.random(), rng.uniform(1, 12), rng.uniform(12, 60)), (38, 42, 18, 2))[0], 2)
     if "timeout_s" in task and rng.random() < 0.3:
         seconds = task["timeout_s"] + 20.0
     if weak and rng.random() < 0.6:
