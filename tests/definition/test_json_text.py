@@ -123,14 +123,14 @@ def _read(text: str) -> Any:
 
 
 @given(value=JSON_VALUES, indent=st.sampled_from([None, 2]), ascii_only=st.booleans())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_reads_what_the_standard_library_writes(value: Any, indent: int | None, ascii_only: bool) -> None:
     """Values and their types are the same."""
     assert repr(_read(json.dumps(value, indent=indent, ensure_ascii=ascii_only))) == repr(value)
 
 
 @given(st.text(alphabet='{}[]",:\\ \n\t0123456789.-+eEtruefalsn/u"', max_size=24))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_accepts_no_more_than_the_standard_library(text: str) -> None:
     """Whatever is read is JSON to others as well, and whatever is not is refused in our words."""
     try:

@@ -259,21 +259,21 @@ def _mutated(path: tuple[Any, ...], change: str, junk: Any) -> Any:
 
 
 @given(WORKFLOW_DOCUMENTS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_schema_and_loader_agree_on_documents_near_the_edge(document: Any) -> None:
     """A6: an editor and ``validate`` never contradict each other on structure."""
     assert _loader_accepts(document) == VALIDATOR.is_valid(document)
 
 
 @given(ONE_FIELD)
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600)
 def test_schema_and_loader_agree_on_every_single_field(document: Any) -> None:
     """A6: a document with many fields near the edge is nearly always wrong somewhere; this one has one."""
     assert _loader_accepts(document) == VALIDATOR.is_valid(document)
 
 
 @given(st.builds(_mutated, st.sampled_from(_places(GOOD)), st.sampled_from(["replace", "remove", "add"]), JUNK))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_schema_and_loader_agree_on_damaged_documents(document: Any) -> None:
     """A6: whatever is replaced, removed or added."""
     assert _loader_accepts(document) == VALIDATOR.is_valid(document)

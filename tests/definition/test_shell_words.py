@@ -180,7 +180,6 @@ FRAGMENTS = [
 @given(parts=st.lists(st.sampled_from(FRAGMENTS), min_size=2, max_size=10), value=st.sampled_from(HOSTILE))
 @settings(
     max_examples=100,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.filter_too_much],
 )
 def test_no_value_runs_as_a_command_where_it_is_allowed(parts: list[str], value: str, tmp_path: Path) -> None:

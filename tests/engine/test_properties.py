@@ -13,9 +13,7 @@ from tests.engine.plans import LIVES, Plan, Tape, plans, schedules
 from tests.engine.reference import Ending, Reference
 from tests.engine.simulation import Simulation
 
-EXAMPLES = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
-)
+EXAMPLES = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 ENDS_OF_CANCELLED = (WorkflowState.CANCELLED, WorkflowState.COMPENSATED, WorkflowState.COMPENSATION_FAILED)
 
 
