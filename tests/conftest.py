@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
+    from ai4s.jobq.client import WorkflowClient
+    from ai4s.jobq.store.workflows import WorkflowStore
     from tests.support.azurite import Azurite
 
 
@@ -18,6 +22,24 @@ settings.load_profile("untimed")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The long ones first."""
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[WorkflowStore]:
+    """A local store of this test alone; some directories have another one."""
+    from ai4s.jobq.adapters.local import open_local
+    from ai4s.jobq.store.workflows import WorkflowStore
+
+    async with open_local(tmp_path) as services:
+        yield WorkflowStore(services, account="local", prefix="P")
+
+
+@pytest.fixture
+def client(store: WorkflowStore) -> WorkflowClient:
+    """A client of that store."""
+    from ai4s.jobq.client import WorkflowClient
+
+    return WorkflowClient(store)
 
 
 @pytest.fixture

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from ai4s.jobq.adapters.local import open_local
 from ai4s.jobq.client import WorkflowClient
 from ai4s.jobq.definition.load import from_mapping
 from ai4s.jobq.definition.model import WorkflowDefinition
@@ -28,17 +26,6 @@ from ai4s.jobq.views.status import WorkflowStatus
 from tests.support.acting import failed, play, started, succeeded
 
 NOW = SystemClock().now
-
-
-@pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[WorkflowStore]:
-    async with open_local(tmp_path) as services:
-        yield WorkflowStore(services, account="local", prefix="P")
-
-
-@pytest.fixture
-def client(store: WorkflowStore) -> WorkflowClient:
-    return WorkflowClient(store)
 
 
 CHAIN = from_mapping(

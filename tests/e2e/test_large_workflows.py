@@ -20,9 +20,7 @@ GENERATED = {"mosaic": mosaic, "sequencing": sequencing}
 RECORDED = {path.stem: path for path in recorded_workloads()}
 
 EMULATOR = "devstoreaccount1"
-ALL_OF_IT = bool(
-    os.environ.get("JOBQ_TEST_LARGE")
-)  # also what takes the emulator minutes: it needs 1 ms for each request
+ALL_OF_IT = bool(os.environ.get("JOBQ_TEST_LARGE"))  # also what takes the emulator minutes
 JOINED = {"local": 5000, EMULATOR: 5000 if ALL_OF_IT else 1200}
 CASES = [
     pytest.param(account, name, marks=[pytest.mark.azurite] if account == EMULATOR else [])

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ai4s.jobq.cli.terminal import say
-from ai4s.jobq.errors import DefinitionError, JobqError, OperationalError
+from ai4s.jobq.cli.terminal import say, unwritable
+from ai4s.jobq.errors import DefinitionError, JobqError
 from ai4s.jobq.logs import set_up_logging
 from ai4s.jobq.settings import Source, Target, resolve_target
 
@@ -86,7 +86,7 @@ def run_program(command: click.Command, args: Sequence[str], *, name: str) -> in
     except Exception as exc:  # the outermost edge of the program: whatever it is, one line and an exit code
         cause = _first_of(exc)
         if isinstance(cause, OSError) and cause.errno == errno.ENOSPC:  # click writes help texts itself
-            cause = OperationalError(f"The output cannot be written: {cause.strerror}.")
+            cause = unwritable(cause)
         return _report(cause) if isinstance(cause, JobqError) else _report_bug(cause)
 
 

@@ -136,7 +136,12 @@ def writing() -> Iterator[None]:
     except BrokenPipeError:
         raise
     except OSError as exc:
-        raise OperationalError(f"The output cannot be written: {exc.strerror}.") from exc
+        raise unwritable(exc) from exc
+
+
+def unwritable(exc: OSError) -> OperationalError:
+    """What is told of a stream that takes nothing."""
+    return OperationalError(f"The output cannot be written: {exc.strerror}.")
 
 
 def _write(text: str, stream: TextIO) -> None:
