@@ -6,15 +6,12 @@ import ssl
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from azure.core.credentials import AzureNamedKeyCredential
 from azure.core.credentials_async import AsyncTokenCredential
 from azure.data.tables.aio import TableClient
-from azure.storage.blob.aio import ContainerClient
-from azure.storage.queue.aio import QueueClient
 
-from ai4s.jobq.adapters.azure.blobs import AzureBlobStore
 from ai4s.jobq.adapters.azure.credentials import (
     DEVELOPMENT_ACCOUNT,
     DEVELOPMENT_KEY,
@@ -26,12 +23,15 @@ from ai4s.jobq.adapters.azure.credentials import (
 )
 from ai4s.jobq.adapters.azure.errors import Edge
 from ai4s.jobq.adapters.azure.signing import signing_pipeline
-from ai4s.jobq.adapters.azure.storage_queue import StorageQueue
 from ai4s.jobq.adapters.azure.tables import AzureTable
 from ai4s.jobq.adapters.azure.transactions import Transactions
 from ai4s.jobq.adapters.azure.transport import SDK_OPTIONS, RetryingTransport, RetryPolicy, open_transport
 from ai4s.jobq.ports.dead_letters import dead_letter_queue_name
 from ai4s.jobq.ports.limits import check_container_name, check_queue_name, check_table_name
+
+if TYPE_CHECKING:
+    from ai4s.jobq.adapters.azure.blobs import AzureBlobStore
+    from ai4s.jobq.adapters.azure.storage_queue import StorageQueue
 
 API_VERSION = "2021-12-02"  # of queues and blobs: all we need, and known to any Azurite of the last years
 DOWNLOAD_BYTES = 4 << 20  # per request of a large download, held in memory
@@ -86,6 +86,10 @@ class AzureServices:
     def queue(self, name: str) -> StorageQueue:
         check_queue_name(name)
         if name not in self._queues:
+            from azure.storage.queue.aio import QueueClient  # at the first use: most commands need tables only
+
+            from ai4s.jobq.adapters.azure.storage_queue import StorageQueue
+
             account = self._accounts["queue"]
             self._queues[name] = StorageQueue(
                 QueueClient(account.queue_url, name, api_version=API_VERSION, **self._options(account)),
@@ -97,6 +101,10 @@ class AzureServices:
     def blobs(self, container: str) -> AzureBlobStore:
         check_container_name(container)
         if container not in self._containers:
+            from azure.storage.blob.aio import ContainerClient
+
+            from ai4s.jobq.adapters.azure.blobs import AzureBlobStore
+
             account = self._accounts["blob"]
             client = ContainerClient(
                 account.blob_url,
