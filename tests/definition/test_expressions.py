@@ -470,7 +470,7 @@ OUTPUTS = st.recursive(
     text=st.lists(st.sampled_from(WORDS), max_size=14).map(" ".join) | st.text(max_size=30),
     inputs=st.fixed_dictionaries(dict.fromkeys(("a", "b", "train-1"), OUTPUTS)),
 )
-@settings(max_examples=500)
+@settings(max_examples=250)
 def test_nothing_but_our_errors_comes_out(text: str, inputs: dict[str, Any]) -> None:
     """A9: whatever is written, and whatever the outputs are."""
     outcome = _outcome(text, inputs)
@@ -494,7 +494,7 @@ CONDITIONS = st.recursive(
 
 
 @given(text=CONDITIONS, inputs=st.fixed_dictionaries(dict.fromkeys(("a", "b"), OUTPUTS)))
-@settings(max_examples=400)
+@settings(max_examples=200)
 def test_well_formed_conditions_answer_or_name_what_is_wrong(text: str, inputs: dict[str, Any]) -> None:
     """A9: an error always says which value it is about."""
     outcome = _outcome(f"inputs.a != 'x' and {text}", inputs)

@@ -130,7 +130,7 @@ def test_reads_what_the_standard_library_writes(value: Any, indent: int | None, 
 
 
 @given(st.text(alphabet='{}[]",:\\ \n\t0123456789.-+eEtruefalsn/u"', max_size=24))
-@settings(max_examples=300)
+@settings(max_examples=150)
 def test_accepts_no_more_than_the_standard_library(text: str) -> None:
     """Whatever is read is JSON to others as well, and whatever is not is refused in our words."""
     try:

@@ -210,7 +210,7 @@ FRAGMENTS = [
     text=st.lists(st.sampled_from(FRAGMENTS), max_size=30).map("".join) | st.text(max_size=20) | st.binary(max_size=20),
     format_=st.sampled_from(list(Format)),
 )
-@settings(max_examples=600)
+@settings(max_examples=300)
 def test_any_text_gives_a_definition_or_problems(text: str | bytes, format_: Format) -> None:
     """A05: never a traceback, and never neither."""
     report = check_text(text, source="x", format=format_)
@@ -222,7 +222,7 @@ def test_any_text_gives_a_definition_or_problems(text: str | bytes, format_: For
     cuts=st.tuples(st.integers(0, len(FULL)), st.integers(0, len(FULL))).map(sorted),
     insertion=st.lists(st.sampled_from(FRAGMENTS), max_size=3).map("".join),
 )
-@settings(max_examples=400)
+@settings(max_examples=200)
 def test_damaged_file_gives_a_definition_or_problems(cuts: list[int], insertion: str) -> None:
     """A05: a piece missing, another one in its place."""
     report = check_text(FULL[: cuts[0]] + insertion + FULL[cuts[1] :], source="x", format=Format.YAML)

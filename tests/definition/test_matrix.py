@@ -404,7 +404,7 @@ AXES = st.dictionaries(st.sampled_from("xyz"), st.lists(LABELS, min_size=1, max_
 
 
 @given(axes=AXES)
-@settings(max_examples=300)
+@settings(max_examples=150)
 def test_every_combination_arrives_exactly_once_with_its_values(axes: dict[str, list[Any]]) -> None:
     """B21: or the names would not be unique, and that is said."""
     kwargs = {axis: f"${{{{ matrix.{axis} }}}}" for axis in axes}

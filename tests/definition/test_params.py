@@ -257,7 +257,7 @@ def test_all_wrong_texts_are_reported() -> None:
     type_=st.sampled_from(ParamType),
     text=st.text(max_size=20) | st.sampled_from(["1", "true", "[1]", "{}", '"', "-", "1e5"]),
 )
-@settings(max_examples=300)
+@settings(max_examples=150)
 def test_any_text_gives_a_value_of_the_type_or_our_error(type_: ParamType, text: str) -> None:
     """B13: and the value can be bound."""
     definition = WorkflowDefinition(name="w", tasks=(), params={"p": Param(type=type_)})

@@ -394,7 +394,7 @@ EDGES = st.lists(st.lists(st.integers(0, 6), max_size=3), min_size=7, max_size=7
 
 
 @given(edges=EDGES, reads=st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=6, unique=True))
-@settings(max_examples=300)
+@settings(max_examples=150)
 def test_exactly_the_references_to_ancestors_are_legal(edges: list[list[int]], reads: list[tuple[int, int]]) -> None:
     """B13: against following the parents by hand, in graphs without cycles."""
     parents = [sorted({parent for parent in row if parent < number}) for number, row in enumerate(edges)]
@@ -456,7 +456,7 @@ def _outcome(kwargs: Any, params: dict[str, Any], outputs: dict[str, Any]) -> An
 
 
 @given(text=TEMPLATES, a=VALUES, b=VALUES, output=VALUES)
-@settings(max_examples=600)
+@settings(max_examples=300)
 def test_putting_params_in_first_gives_the_same_in_the_end(text: str, a: Any, b: Any, output: Any) -> None:
     """B13: no value is taken for a template, wherever it stands and whatever stands beside it."""
     params, outputs = {"a": a, "b": b}, {"t": output}
@@ -472,7 +472,7 @@ def test_putting_params_in_first_gives_the_same_in_the_end(text: str, a: Any, b:
 
 
 @given(value=VALUES, text=TEMPLATES)
-@settings(max_examples=300)
+@settings(max_examples=150)
 def test_quoted_value_is_one_word_of_the_shell(value: Any, text: str) -> None:
     """B13: as the shell splits it, it is the text of the value again."""
     command = render("run ${{ params.v }} end", params={"v": value}, outputs={}, in_cmd=True)
@@ -529,7 +529,7 @@ WORDS = [
     ),
     value=VALUES,
 )
-@settings(max_examples=600)
+@settings(max_examples=300)
 def test_nothing_but_our_errors_comes_out(text: str, value: Any) -> None:
     """B13: whatever is written, and whatever the values are."""
     outcome = _outcome({"cmd": text, "x": text}, {"a": value}, {"a": value})

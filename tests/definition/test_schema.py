@@ -266,14 +266,14 @@ def test_schema_and_loader_agree_on_documents_near_the_edge(document: Any) -> No
 
 
 @given(ONE_FIELD)
-@settings(max_examples=600)
+@settings(max_examples=300)
 def test_schema_and_loader_agree_on_every_single_field(document: Any) -> None:
     """A6: a document with many fields near the edge is nearly always wrong somewhere; this one has one."""
     assert _loader_accepts(document) == VALIDATOR.is_valid(document)
 
 
 @given(st.builds(_mutated, st.sampled_from(_places(GOOD)), st.sampled_from(["replace", "remove", "add"]), JUNK))
-@settings(max_examples=400)
+@settings(max_examples=200)
 def test_schema_and_loader_agree_on_damaged_documents(document: Any) -> None:
     """A6: whatever is replaced, removed or added."""
     assert _loader_accepts(document) == VALIDATOR.is_valid(document)

@@ -23,7 +23,7 @@ from ai4s.jobq.definition.templates import has_template
 from ai4s.jobq.errors import Problem
 from ai4s.jobq.ids import near_names, queue_name_problem
 
-MAX_COMPARED = 2_000_000  # characters of names looked at for suggestions: about two seconds, then there are no more
+MAX_COMPARED = 500_000  # characters of names looked at for suggestions: a second or two, then there are no more
 NEAR_NAMES_LOOKED_AT = 5000  # by ids.near_names
 SHOWN_IN_CYCLE = 12
 

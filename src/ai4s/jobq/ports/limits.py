@@ -92,10 +92,15 @@ def value_bytes(value: Value) -> int:
 
 def entity_bytes(row: str, values: Mapping[str, Value]) -> int:
     """Bytes one entity counts for: keys, names and values."""
-    size = 4 + 2 * (len(row) + 512)
-    for name, value in values.items():
-        size += 8 + 2 * len(name) + value_bytes(value)
-    return size
+    return _keys_bytes(row) + sum(_name_bytes(name) + value_bytes(value) for name, value in values.items())
+
+
+def _keys_bytes(row: str) -> int:
+    return 4 + 2 * (len(row) + MAX_KEY_UTF16)
+
+
+def _name_bytes(name: str) -> int:
+    return 8 + 2 * len(name)
 
 
 def check_entity(row: str, values: Mapping[str, Value]) -> int:
@@ -107,18 +112,20 @@ def check_entity(row: str, values: Mapping[str, Value]) -> int:
     check_key(row)
     if len(values) > MAX_PROPERTIES:
         raise EntityTooLargeError(f"row {row!r} has {len(values)} properties, at most {MAX_PROPERTIES} are stored")
+    size = _keys_bytes(row)
     for name, value in values.items():
         if not name.isidentifier():
             raise ValueError(f"property {name!r} of row {row!r} is no identifier")
         if not isinstance(value, STORABLE):
             raise TypeError(f"property {name!r} of row {row!r} is {type(value).__name__}: text, number or bytes only")
-        if value_bytes(value) > MAX_PROPERTY_BYTES:
-            raise EntityTooLargeError(f"property {name!r} of row {row!r} is larger than 64 KiB")
         if isinstance(value, int) and not -(2**63) <= value < 2**63:
             raise EntityTooLargeError(f"property {name!r} of row {row!r} is no 64-bit integer")
         if isinstance(value, float) and not math.isfinite(value):
             raise ValueError(f"property {name!r} of row {row!r} is {value}, not a finite number")
-    size = entity_bytes(row, values)
+        of_value = value_bytes(value)
+        if of_value > MAX_PROPERTY_BYTES:
+            raise EntityTooLargeError(f"property {name!r} of row {row!r} is larger than 64 KiB")
+        size += _name_bytes(name) + of_value
     if size > MAX_ENTITY_BYTES:
         raise EntityTooLargeError(f"row {row!r} is {size} bytes, at most 1 MiB is stored")
     return size
