@@ -16,7 +16,7 @@ from ai4s.jobq.adapters.local import open_local
 from ai4s.jobq.control.lifecycle import cancel_workflow
 from ai4s.jobq.definition.parts import Job, WaitFor
 from ai4s.jobq.engine.states import Stop, TaskState, WorkflowState
-from ai4s.jobq.errors import CorruptRecordError, StorageUnavailableError, UsageError, WorkflowNotFoundError
+from ai4s.jobq.errors import CorruptRecordError, StorageUnavailableError, WorkflowNotFoundError
 from ai4s.jobq.explain.explain import explain_workflow
 from ai4s.jobq.explain.explanation import Explanation
 from ai4s.jobq.owner import this_owner
@@ -31,6 +31,7 @@ from ai4s.jobq.store.lease import CoordinatorLease
 from ai4s.jobq.store.records import Header, OutboxEntry
 from ai4s.jobq.store.workers import WorkerRecord, WorkerRegistry
 from ai4s.jobq.store.workflows import WorkflowStore
+from ai4s.jobq.views.job_lookup import UnknownTaskError
 from ai4s.jobq.views.signs import AT_ONCE
 from tests.support.faults import Faults, FaultyServices
 from tests.support.schemas import check_schema
@@ -384,7 +385,7 @@ async def test_unknown_ids_and_tasks_are_told_with_near_ones(scene: Scene) -> No
     with pytest.raises(WorkflowNotFoundError):
         await scene.explain()
     await scene.submit({"train": [], "test": []})
-    with pytest.raises(UsageError, match=r"no task 'trian'\. Did you mean 'train'"):
+    with pytest.raises(UnknownTaskError, match=r"no task 'trian'\. Did you mean 'train'"):
         await scene.explain("trian")
 
 
@@ -478,3 +479,100 @@ async def test_an_undo_job_that_waits_for_a_worker_is_told(scene: Scene) -> None
         "no live worker serves queue 'undo' (none seen within a day): 1 task waits for one",
     ]
     assert found.command == "JOBQ_WORKFLOW_PREFIX=local/Test ai4s-jobq local/undo worker"
+
+
+UNDO = {"undo": Job(kwargs={"cmd": "true"})}
+UNDOABLE = {"a": UNDO, "c": UNDO}
+CHAIN = {"a": [], "b": ["a"], "c": ["b"]}
+
+
+async def test_an_undo_job_that_nobody_wants_yet_is_told_when_it_runs(scene: Scene) -> None:
+    await scene.submit(CHAIN, changes=UNDOABLE)
+    await scene.coordinator()
+    await scene.worker()
+    await scene.set_task(0, TaskState.COMPLETED)
+
+    found = await scene.explain("undo:a")
+
+    assert found.summary == "'undo:a' has not begun"
+    assert texts(found) == ["'undo:a' runs when the workflow fails or is cancelled after 'a' has completed"]
+    assert (found.task, found.detail["state"], found.detail["queue"]) == ("undo:a", "pending", "default")
+    assert (found.detail["dep_policy"], found.detail["parents"]) == (None, {})
+    check_schema("explain", found.to_json())
+
+
+async def test_an_undo_job_waits_for_those_of_what_depends_on_its_task(scene: Scene) -> None:
+    """Through a task that has nothing to undo."""
+    await scene.submit(CHAIN, changes=UNDOABLE)
+    await scene.coordinator()
+    await scene.worker("w1/u000002")
+    for number in range(3):
+        await scene.set_task(number, TaskState.COMPLETED)
+    await scene.set_job("u000002", TaskState.RUNNING)
+    await scene.set_header(state=WorkflowState.COMPENSATING, stop=Stop.HALT)
+
+    assert texts(await scene.explain("undo:a")) == [
+        "'undo:a' waits for 'undo:c' (running for 5m): what depends on a task is undone before it"
+    ]
+    assert texts(await scene.explain("undo:c"))[-1] == "'undo:c' runs on host-w (worker worker-1)"
+
+
+async def test_of_a_task_that_did_not_complete_nothing_is_undone(scene: Scene) -> None:
+    await scene.submit(CHAIN, changes=UNDOABLE)
+    await scene.coordinator()
+    await scene.set_task(0, TaskState.COMPLETED)
+    await scene.set_task(1, TaskState.FAILED, cause="exit", exit_code=3)
+    await scene.set_header(state=WorkflowState.COMPENSATING)
+
+    assert texts(await scene.explain("undo:c")) == ["there is nothing to undo: 'c' (upstream_failed) did not complete"]
+
+
+async def test_an_undo_job_that_was_given_up_says_so(scene: Scene) -> None:
+    await scene.submit(CHAIN, changes=UNDOABLE)
+    await scene.set_task(0, TaskState.COMPLETED)
+    await scene.set_header(
+        state=WorkflowState.COMPENSATION_FAILED, stop=Stop.HALT, abandoned=True, ended_at=CLOCK.now()
+    )
+
+    found = await scene.explain("undo:a")
+
+    assert found.detail["state"] == "cancelled"
+    assert texts(found) == ["undoing was given up by a cancel before it began"]
+
+
+async def test_a_hook_is_told_when_it_runs(scene: Scene) -> None:
+    await scene.submit({"a": []}, on_failure=Job(kwargs={"cmd": "true"}), on_end=Job(kwargs={"cmd": "true"}))
+    await scene.coordinator()
+    await scene.worker()
+
+    assert texts(await scene.explain("hook:on_end")) == [
+        "'hook:on_end' runs when the workflow ends: after all its tasks have ended"
+    ]
+
+    await scene.set_task(0, TaskState.COMPLETED)
+    await scene.set_header(state=WorkflowState.COMPLETED, ended_at=CLOCK.now())
+
+    assert texts(await scene.explain("hook:on_failure")) == [
+        "'hook:on_failure' runs when the workflow fails; it is completed"
+    ]
+
+
+async def test_a_hook_that_failed_is_told_of_a_completed_workflow(scene: Scene) -> None:
+    await scene.submit({"a": []}, on_end=Job(kwargs={"cmd": "false"}))
+    await scene.set_task(0, TaskState.COMPLETED)
+    await scene.set_job("h000000", TaskState.FAILED, error="no mail server", cause="exit", exit_code=1)
+    await scene.set_header(state=WorkflowState.COMPLETED, ended_at=CLOCK.now())
+
+    told = "'hook:on_end' failed (exit code 1, attempt 1): no mail server"
+    whole, hook = await scene.explain(), await scene.explain("hook:on_end")
+
+    assert texts(whole) == [told]
+    assert (whole.command, texts(hook), hook.command) == (None, [told], None)
+    assert hook.detail["error"] == "no mail server"
+
+
+async def test_an_unknown_job_is_told_with_near_ones(scene: Scene) -> None:
+    await scene.submit({"a": []}, on_end=Job(kwargs={"cmd": "true"}))
+
+    with pytest.raises(UnknownTaskError, match="Did you mean 'hook:on_end'"):
+        await scene.explain("hook:on_and")

@@ -47,5 +47,5 @@ def test_unknown_ids_and_tasks_are_one_line(program: Program) -> None:
     unknown, misspelt = program.workflow("explain", "w2"), program.workflow("explain", "w1", "--task", "trian")
 
     assert (unknown.code, unknown.out) == (5, "")
-    assert (misspelt.code, misspelt.out) == (2, "")
+    assert (misspelt.code, misspelt.out) == (5, "")
     assert misspelt.talk == ["Error: Workflow 'w1' has no task 'trian'. Did you mean 'train'?"]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("workflow_id", metavar="ID")
-@click.option("--task", "task_name", metavar="NAME", type=params.task_name, help="Explain one task.")
+@click.option("--task", "task_name", metavar="NAME", type=params.task_name, help="Explain one task, undo job or hook.")
 @as_json_option
 @verbosity_options
 @click.pass_obj

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from ai4s.jobq.engine.run import WorkflowRun
@@ -19,10 +19,12 @@ from ai4s.jobq.store.layout import job_row, task_queue
 from ai4s.jobq.store.records import Header
 from ai4s.jobq.store.workers import WorkerRegistry
 from ai4s.jobq.store.workflows import LoadedRun, WorkflowStore
-from ai4s.jobq.views.reading import load_existing, task_records
+from ai4s.jobq.views.job_lookup import job_number_named
+from ai4s.jobq.views.other_jobs import job_state
+from ai4s.jobq.views.reading import ERROR_COLUMNS, load_existing, task_records
 from ai4s.jobq.views.signs import CoordinatorSign, Patience, WorkerSign, coordinator_sign, worker_signs
 
-SHOWN_FAILURES = 3  # failed tasks whose errors are read
+SHOWN_FAILURES = 3  # failed jobs whose errors are read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +76,11 @@ class Evidence:
         """Tasks, undo jobs and hooks that have come into being."""
         return [*self.run.tasks, *self.run.jobs.values()]
 
+    def job(self, number: int) -> TaskRun:
+        """A task, undo job or hook; one that has not come into being as one that has not begun."""
+        job = self.run.at(number) or TaskRun(number)
+        return job if number < len(self.run.tasks) else replace(job, state=job_state(self.run, number))
+
     def name(self, number: int) -> str:
         """What a job is called."""
         return self.run.graph.job_name(number)
@@ -96,7 +103,7 @@ class Evidence:
         """The tasks in these states, in file order."""
         return [task for task in self.run.tasks if task.state in states]
 
-    def under_way(self, *states: TaskState) -> list[TaskRun]:
+    def jobs_in(self, *states: TaskState) -> list[TaskRun]:
         """The jobs in these states, undo jobs and hooks included."""
         return [task for task in self.jobs if task.state in states]
 
@@ -104,16 +111,20 @@ class Evidence:
 async def gather_evidence(
     store: WorkflowStore, target: Target, workflow_id: str, clock: Clock, patience: Patience, *, task: str | None = None
 ) -> Evidence:
-    """Read all there is to know of a workflow. Raises: ``WorkflowNotFoundError``."""
+    """Read all there is to know of a workflow, and of this job of it.
+
+    Raises: ``WorkflowNotFoundError``; ``UnknownTaskError``: it has no such task, undo job or hook.
+    """
     loaded = await load_existing(store, workflow_id)
     run = loaded.run
-    wanted = [task.number for task in run.tasks if task.state is TaskState.FAILED][:SHOWN_FAILURES]
-    if task is not None and task in run.graph.numbers:
-        wanted.append(run.graph.numbers[task])
-    sign, queues, records, row = await asyncio.gather(
+    failed = [job.number for job in (*run.tasks, *run.jobs.values()) if job.state is TaskState.FAILED]
+    wanted = failed[:SHOWN_FAILURES]
+    if task is not None:
+        wanted.append(job_number_named(workflow_id, run.graph, task))
+    sign, queues, errors, row = await asyncio.gather(
         coordinator_sign(store.index.table, clock, patience if _matters(loaded) else Patience(worker_s=0, lease_s=0)),
         _queues(store, loaded, clock, patience),
-        task_records(store, loaded, wanted),
+        _errors(store, loaded, wanted),
         index_row(store, workflow_id),
     )
     return Evidence(
@@ -123,9 +134,19 @@ async def gather_evidence(
         now=clock.now(),
         coordinator=sign,
         queues=queues,
-        errors={number: record.error for number, record in records.items() if record.error},
+        errors=errors,
         parked="" if row is None else row.parked,
     )
+
+
+async def _errors(store: WorkflowStore, loaded: LoadedRun, numbers: Sequence[int]) -> dict[int, str]:
+    """Why the last attempts of these jobs ended badly, of those that did."""
+    graph = loaded.run.graph
+    records = await task_records(store, loaded, [number for number in numbers if number < len(graph)])
+    if any(number >= len(graph) for number in numbers):
+        others = store.undo_jobs_and_hooks(loaded.workflow_id, graph, select=ERROR_COLUMNS)
+        records |= {record.run.number: record async for record in others if record.run.number in numbers}
+    return {number: record.error for number, record in records.items() if record.error}
 
 
 def _matters(loaded: LoadedRun) -> bool:

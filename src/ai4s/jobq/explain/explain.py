@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from ai4s.jobq.errors import CorruptRecordError, UsageError
+from ai4s.jobq.errors import CorruptRecordError
 from ai4s.jobq.explain.evidence import Evidence, coordinator_detail, gather_evidence
 from ai4s.jobq.explain.explanation import Explanation
 from ai4s.jobq.explain.reasons import workflow_reasons
 from ai4s.jobq.explain.task_reasons import task_detail, task_reasons, task_summary
 from ai4s.jobq.explain.unreadable import explain_unreadable
-from ai4s.jobq.ids import near_names
 from ai4s.jobq.ports.clock import Clock, SystemClock
 from ai4s.jobq.settings import Target
 from ai4s.jobq.store.columns import iso
 from ai4s.jobq.store.workflows import WorkflowStore
+from ai4s.jobq.views.job_lookup import job_number_named
 from ai4s.jobq.views.phrases import count
 from ai4s.jobq.views.signs import Patience
 
@@ -28,10 +28,10 @@ async def explain_workflow(
     clock: Clock | None = None,
     patience: Patience | None = None,
 ) -> Explanation:
-    """Why a workflow, or one task of it, is not further than it is. Reads only.
+    """Why a workflow, or one task, undo job or hook of it, is not further than it is. Reads only.
 
     Takes up to 22 seconds where somebody looks dead on whom it depends: he is watched before he is called so.
-    Raises: ``WorkflowNotFoundError``; ``UsageError``: it has no such task; ``CorruptRecordError``: not even the index
+    Raises: ``WorkflowNotFoundError``; ``UnknownTaskError``: it has no such job; ``CorruptRecordError``: not even the index
     knows of it.
     """
     clock, patience = clock or SystemClock(), patience or Patience()
@@ -43,14 +43,14 @@ async def explain_workflow(
 
 
 def explained(evidence: Evidence, task_name: str | None = None) -> Explanation:
-    """The explanation that this evidence leads to. Raises: ``UsageError``: there is no such task."""
+    """The explanation that this evidence leads to. Raises: ``UnknownTaskError``: there is no such job."""
     run, header = evidence.run, evidence.header
     counts = {str(state): number for state, number in sorted(run.counts.items())}
     detail = _detail(evidence)
     if task_name is None:
         summary, reasons = _summary(evidence), list(workflow_reasons(evidence))
     else:
-        task = run.tasks[_number(evidence, task_name)]
+        task = evidence.job(job_number_named(header.workflow_id, run.graph, task_name))
         summary, reasons = task_summary(evidence, task), list(task_reasons(evidence, task))
         detail |= task_detail(evidence, task)
     return Explanation(
@@ -63,15 +63,6 @@ def explained(evidence: Evidence, task_name: str | None = None) -> Explanation:
         task=task_name,
         detail=detail,
     )
-
-
-def _number(evidence: Evidence, task_name: str) -> int:
-    numbers = evidence.run.graph.numbers
-    if task_name not in numbers:
-        near = near_names(task_name, numbers)
-        advice = f" Did you mean {', '.join(map(repr, near))}?" if near else ""
-        raise UsageError(f"Workflow {evidence.header.workflow_id!r} has no task {task_name!r}.{advice}")
-    return numbers[task_name]
 
 
 def _summary(evidence: Evidence) -> str:

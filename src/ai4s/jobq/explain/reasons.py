@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ai4s.jobq.durations import span
+from ai4s.jobq.engine.job_names import JobRole
 from ai4s.jobq.engine.states import Stop, TaskState, Waiting, WorkflowState
 from ai4s.jobq.engine.task_run import TaskRun
 from ai4s.jobq.explain.evidence import Evidence, QueueEvidence
@@ -113,28 +114,28 @@ def label(evidence: Evidence, task: TaskRun) -> str:
 
 
 def _of_an_end(evidence: Evidence) -> Iterator[Reason]:
-    if evidence.run.state is WorkflowState.COMPLETED:
-        return
-    if evidence.run.failure:
-        yield Reason(evidence.run.failure)
+    run = evidence.run
+    if run.failure:
+        yield Reason(run.failure)
     retry = workflow_command(evidence.target, f"retry {evidence.header.workflow_id}")
-    failed = evidence.tasks(TaskState.FAILED)
-    for task in failed[:NAMED]:
-        yield Reason(failure(evidence, task), retry)
+    failed = evidence.jobs_in(TaskState.FAILED)
+    for job in failed[:NAMED]:
+        yield Reason(failure(evidence, job), retry if run.graph.role(job.number) is JobRole.TASK else None)
     if len(failed) > NAMED:
-        yield Reason(f"{len(failed) - NAMED} more tasks failed")
+        yield Reason(f"{len(failed) - NAMED} more failed")
     yield from _upstream_failed(evidence)
     cancelled = len(evidence.tasks(TaskState.CANCELLED))
     if cancelled:
         yield Reason(f"{count(cancelled, 'task')} cancelled before the end", retry)
 
 
-def failure(evidence: Evidence, task: TaskRun) -> str:
-    """How a task failed, in one line."""
-    why = f"exit code {task.exit_code}" if task.exit_code else str(task.cause or "no cause known")
-    lines = [line for line in evidence.errors.get(task.number, "").splitlines() if line.strip()]
+def failure(evidence: Evidence, job: TaskRun) -> str:
+    """How a job failed, in one line."""
+    why = f"exit code {job.exit_code}" if job.exit_code else str(job.cause or "no cause known")
+    lines = [line for line in evidence.errors.get(job.number, "").splitlines() if line.strip()]
     error = "; ".join(dict.fromkeys([*lines[:1], *lines[-1:]]))
-    return f"task {evidence.name(task.number)!r} failed ({why}, attempt {task.attempt}){f': {error}' if error else ''}"
+    what = "task " if evidence.run.graph.role(job.number) is JobRole.TASK else ""
+    return f"{what}{evidence.name(job.number)!r} failed ({why}, attempt {job.attempt}){f': {error}' if error else ''}"
 
 
 def set_aside(evidence: Evidence) -> Iterator[Reason]:
@@ -147,7 +148,7 @@ def set_aside(evidence: Evidence) -> Iterator[Reason]:
 
 
 def _stopping(evidence: Evidence) -> Iterator[Reason]:
-    run, left = evidence.run, evidence.under_way(TaskState.RUNNING)
+    run, left = evidence.run, evidence.jobs_in(TaskState.RUNNING)
     if run.stop is Stop.NONE:
         return
     if run.stop is not Stop.HALT:
@@ -206,7 +207,7 @@ def _abandoned(evidence: Evidence) -> Iterator[Reason]:
     """Tasks that are said to run, while no live worker has them in hand."""
     if evidence.header.private:
         return
-    left = [task for task in evidence.under_way(TaskState.RUNNING) if evidence.holder_of(task) is None]
+    left = [task for task in evidence.jobs_in(TaskState.RUNNING) if evidence.holder_of(task) is None]
     if left:
         yield Reason(
             f"no live worker has {named([label(evidence, task) for task in left])}: each runs again when its message comes "
@@ -215,8 +216,8 @@ def _abandoned(evidence: Evidence) -> Iterator[Reason]:
 
 
 def _failures(evidence: Evidence) -> Iterator[Reason]:
-    for task in evidence.tasks(TaskState.FAILED)[:NAMED]:
-        yield Reason(failure(evidence, task))
+    for job in evidence.jobs_in(TaskState.FAILED)[:NAMED]:
+        yield Reason(failure(evidence, job))
     yield from _upstream_failed(evidence)
 
 
@@ -233,14 +234,14 @@ def _room(evidence: Evidence) -> Iterator[Reason]:
 
 
 def _served(evidence: Evidence) -> Iterator[Reason]:
-    ready = {evidence.queue_name(task) for task in evidence.under_way(TaskState.READY)}
+    ready = {evidence.queue_name(task) for task in evidence.jobs_in(TaskState.READY)}
     for queue in sorted(ready):
         if evidence.queues[queue].live:
             yield Reason(f"tasks wait for their turn: {served(evidence, queue)}")
 
 
 def _running(evidence: Evidence) -> Iterator[Reason]:
-    held = [task for task in evidence.under_way(TaskState.RUNNING) if evidence.holder_of(task) is not None]
+    held = [task for task in evidence.jobs_in(TaskState.RUNNING) if evidence.holder_of(task) is not None]
     if held:
         yield Reason(f"{count(len(held), 'task')} running: {named([label(evidence, task) for task in held])}")
 
@@ -257,7 +258,7 @@ def _upstream(evidence: Evidence) -> Iterator[Reason]:
 
 
 def open_parents(evidence: Evidence, task: TaskRun) -> Sequence[TaskRun]:
-    """The parents that have not ended."""
+    """The parents of a task that have not ended."""
     parents = (evidence.run.tasks[number] for number in evidence.run.graph.parents[task.number])
     return [parent for parent in parents if not parent.state.is_terminal]
 
@@ -266,6 +267,8 @@ def waits_for_parents(evidence: Evidence, task: TaskRun) -> bool:
     """Whether it is its parents that a task waits for, and nothing else."""
     run = evidence.run
     if task.state is not TaskState.PENDING or task.eligible or task.waiting is not None:
+        return False
+    if run.graph.role(task.number) is not JobRole.TASK:
         return False
     if task.number in run.unresolved or task.number in run.unarranged:
         return False

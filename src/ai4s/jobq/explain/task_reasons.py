@@ -1,14 +1,16 @@
-"""What stands in the way of one task, by the evidence; of a waiting one, what stands in the way of those it waits for."""
+"""What stands in the way of one job, by the evidence; of a waiting task, what stands in the way of those it waits for."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
+from ai4s.jobq.engine.job_names import JobRole
 from ai4s.jobq.engine.states import Stop, TaskState
 from ai4s.jobq.engine.task_run import TaskRun
 from ai4s.jobq.explain.evidence import Evidence
 from ai4s.jobq.explain.explanation import Reason
+from ai4s.jobq.explain.job_reasons import not_begun
 from ai4s.jobq.explain.reasons import (
     awaited,
     failure,
@@ -33,8 +35,10 @@ def task_summary(evidence: Evidence, task: TaskRun) -> str:
     """Where the task stands, in one sentence."""
     match task.state:
         case TaskState.PENDING:
-            parents = evidence.run.graph.parents[task.number]
-            ended = len(parents) - len(open_parents(evidence, task))
+            if _has_not_begun(evidence, task):
+                return f"{evidence.name(task.number)!r} has not begun"
+            parents = [] if _is_other(evidence, task) else evidence.run.graph.parents[task.number]
+            ended = len(parents) - len(open_parents(evidence, task)) if parents else 0
             waits = f"waits: {ended} of {count(len(parents), 'parent')} ended" if parents else "waits to be dispatched"
             return f"{label(evidence, task)} {waits}"
         case TaskState.READY:
@@ -45,14 +49,27 @@ def task_summary(evidence: Evidence, task: TaskRun) -> str:
             return f"{label(evidence, task)} has ended"
 
 
+def _is_other(evidence: Evidence, task: TaskRun) -> bool:
+    """Whether it is an undo job or a hook."""
+    return evidence.run.graph.role(task.number) is not JobRole.TASK
+
+
+def _has_not_begun(evidence: Evidence, task: TaskRun) -> bool:
+    """Whether it is an undo job or a hook whose time has not come."""
+    return _is_other(evidence, task) and task.state is TaskState.PENDING and not task.eligible
+
+
 def task_reasons(evidence: Evidence, task: TaskRun) -> Iterator[Reason]:
-    """Why this task is not further than it is."""
+    """Why this job is not further than it is."""
     if task.state.is_terminal:
         yield from _of_an_end(evidence, task)
         return
     if evidence.header.ended_at is None:
         yield from nobody_decides(evidence)
         yield from set_aside(evidence)
+    if _has_not_begun(evidence, task):
+        yield from not_begun(evidence, task)
+        return
     path = _path_to_blocker(evidence, task)
     if len(path) > 1:
         parents = named([label(evidence, parent) for parent in open_parents(evidence, task)])
@@ -63,9 +80,11 @@ def task_reasons(evidence: Evidence, task: TaskRun) -> Iterator[Reason]:
 
 
 def task_detail(evidence: Evidence, task: TaskRun) -> dict[str, Any]:
-    """The evidence about one task as JSON values."""
+    """The evidence about one job as JSON values."""
     run = evidence.run
-    names, definition = run.graph.definition.tasks, run.graph.definition.tasks[task.number]
+    names = run.graph.definition.tasks
+    definition = None if _is_other(evidence, task) else names[task.number]
+    parents = () if definition is None else run.graph.parents[task.number]
     cause = run.root_cause(task.number) if task.state is TaskState.UPSTREAM_FAILED else None
     holder = evidence.holder_of(task)
     return {
@@ -84,9 +103,9 @@ def task_detail(evidence: Evidence, task: TaskRun) -> dict[str, Any]:
         "cause": None if task.cause is None else str(task.cause),
         "error": evidence.errors.get(task.number),
         "root_cause": None if cause is None else names[cause].name,
-        "dep_policy": str(definition.dep_policy),
-        "parents": {names[n].name: str(run.tasks[n].state) for n in run.graph.parents[task.number][:SHOWN_PARENTS]},
-        "parent_count": len(run.graph.parents[task.number]),
+        "dep_policy": None if definition is None else str(definition.dep_policy),
+        "parents": {names[n].name: str(run.tasks[n].state) for n in parents[:SHOWN_PARENTS]},
+        "parent_count": len(parents),
     }
 
 
@@ -138,7 +157,8 @@ def _of_a_running_one(evidence: Evidence, task: TaskRun) -> Iterator[Reason]:
 
 def _of_an_end(evidence: Evidence, task: TaskRun) -> Iterator[Reason]:
     workflow_id = evidence.header.workflow_id
-    retry = workflow_command(evidence.target, f"retry {workflow_id}") if evidence.header.ended_at else None
+    can_retry = evidence.header.ended_at is not None and not _is_other(evidence, task)
+    retry = workflow_command(evidence.target, f"retry {workflow_id}") if can_retry else None
     if task.state is TaskState.FAILED:
         yield Reason(failure(evidence, task), retry)
         retries = evidence.run.graph.retries(task.number)
@@ -152,6 +172,8 @@ def _of_an_end(evidence: Evidence, task: TaskRun) -> Iterator[Reason]:
             yield Reason(f"it cannot run: {text}", retry)
     elif task.state is TaskState.SKIPPED:
         yield Reason("its condition is false" if task.condition is False else "all its parents were skipped")
+    elif task.state is TaskState.CANCELLED and _is_other(evidence, task):
+        yield Reason("undoing was given up by a cancel before it began")
     elif task.state is TaskState.CANCELLED:
         cancelled = evidence.run.stop is Stop.HALT
         why = "cancelled" if cancelled else f"stopped ({evidence.run.failure or 'fail_fast'})"
