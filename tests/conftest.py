@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +16,11 @@ if TYPE_CHECKING:
     from ai4s.jobq.store.workflows import WorkflowStore
     from tests.support.azurite import Azurite
 
+
+for name in ("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE"):  # most users have neither
+    os.environ.pop(name, None)
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as for what a script starts with &; what tests start is no such
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("untimed", deadline=None)  # how long an example takes says more of the machine than of us
 settings.load_profile("untimed")

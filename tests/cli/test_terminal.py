@@ -11,11 +11,12 @@ import subprocess
 
 import pytest
 
+from ai4s.jobq.cli.screen import LINES_AROUND
 from ai4s.jobq.cli.terminal import cells, cut, visible
 from tests.cli.conftest import FAILING, flow, task
 from tests.cli.stage import FILE, TASK, Stage, write_definition
 from tests.support.project import Project
-from tests.support.streams import pipe, without_colours
+from tests.support.streams import ROWS, pipe, without_colours
 
 
 @pytest.fixture
@@ -38,12 +39,13 @@ def test_an_ascii_stream_gets_plain_characters_and_json_that_means_the_same(shel
     assert shell.json("list")[0]["name"] == "a→b \N{ROCKET}"
 
 
-def test_a_reader_that_closes_the_pipe_ends_it_silently(here: Project) -> None:
+@pytest.mark.parametrize("environment", [{}, {"PYTHONUNBUFFERED": "1"}], ids=["buffered", "unbuffered"])
+def test_a_reader_that_closes_the_pipe_ends_it_silently(here: Project, environment: dict[str, str]) -> None:
     """K05: ``| head -1``."""
     write_definition(here.folder, 2000)
     here.workflow("submit", FILE, "--id", "large")
     here.forks = None
-    here.environment["PYTHONUNBUFFERED"] = "1"
+    here.environment |= environment
     err = here.folder / "err"
     with pipe(here.folder) as out:
         process = here.begin("workflow", "tasks", "large", "--limit", "0", out=out.path, err=err)
@@ -85,6 +87,23 @@ def test_a_live_view_gives_the_cursor_back(here: Project, failed: str, args: tup
     assert code == 1
     assert output.count("\x1b[?25l") == output.count("\x1b[?25h") == 1
     assert "1/4 completed" in output or "2/4 completed" in output
+
+
+def test_a_live_view_shows_undo_jobs_and_hooks_and_what_matters_first(here: Project) -> None:
+    """A hook that failed, after more tasks than the screen has lines."""
+    tasks = [task(f"t{number:02}") for number in range(ROWS)]
+    tasks[0]["undo"] = {"cmd": "true"}
+    tasks.append(task("bad", "false", depends_on=["t00"]))
+    (here.folder / "flow.json").write_text(json.dumps(flow(*tasks, on_end={"cmd": "exit 7"})))
+
+    code, output = here.on_terminal("workflow", "run", "flow.json", columns=100)
+
+    last = without_colours(output).rpartition("flow  ")[2]
+    assert code == 1
+    assert re.search(r"bad +failed", last)
+    assert re.search(r"hook:on_end +failed", last)
+    assert f"… {3 + LINES_AROUND} more" in last
+    assert re.search(r"undo:t00 +(ready|running|completed)", without_colours(output))
 
 
 def test_text_is_cut_and_measured_in_columns() -> None:

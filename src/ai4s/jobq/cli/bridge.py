@@ -68,12 +68,9 @@ class Invocation:
 def run_program(command: click.Command, args: Sequence[str], *, name: str) -> int:
     """Run a command line; its exit code. Nothing that goes wrong ends in a traceback, unless somebody debugs."""
     try:
-        with command.make_context(name, list(args)) as context:
-            command.invoke(context)
-            sys.stdout.flush()
-        return 0
-    except click.exceptions.Exit as exc:
-        return exc.exit_code
+        code = _invoke(command, args, name)
+        sys.stdout.flush()
+        return code
     except (KeyboardInterrupt, click.Abort):
         say("Interrupted.")
         return INTERRUPTED
@@ -88,6 +85,15 @@ def run_program(command: click.Command, args: Sequence[str], *, name: str) -> in
         if isinstance(cause, OSError) and cause.errno == errno.ENOSPC:  # click writes help texts itself
             cause = unwritable(cause)
         return _report(cause) if isinstance(cause, JobqError) else _report_bug(cause)
+
+
+def _invoke(command: click.Command, args: Sequence[str], name: str) -> int:
+    try:
+        with command.make_context(name, list(args)) as context:
+            command.invoke(context)
+    except click.exceptions.Exit as exc:
+        return exc.exit_code
+    return 0
 
 
 def verbosity_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -111,7 +111,20 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     _open_missing_streams()
     if question := os.environ.get(completion.VARIABLE):
         sys.exit(shell_complete(cli, {}, PROGRAM, completion.VARIABLE, question))
-    sys.exit(run_program(cli, sys.argv[1:] if args is None else args, name=PROGRAM))
+    code = run_program(cli, sys.argv[1:] if args is None else args, name=PROGRAM)
+    _drop_what_cannot_be_written()
+    sys.exit(code)
+
+
+def _drop_what_cannot_be_written() -> None:
+    """Whatever had to be said of a stream that takes nothing has been: at its end Python would say it again."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, stream.fileno())
+            os.close(nowhere)
 
 
 def _open_missing_streams() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TextIO
 
 from ai4s.jobq.cli.tables import table
@@ -79,17 +80,37 @@ def task_lines(
     tasks: Sequence[TaskStatus], stream: TextIO, *, in_full: bool = False, hooks: Mapping[str, JobStatus] | None = None
 ) -> Iterator[str]:
     """A table of tasks, of the undo jobs there are, and of hooks."""
-    rows = [
-        (task.name, str(task.status), task.queue, _parents(task, in_full=in_full), _result(task, in_full=in_full))
-        for task in tasks
-    ]
-    rows += [_job_row(job_name(task.name, JobRole.UNDO), task.undo, in_full) for task in tasks if task.undo is not None]
-    rows += [_job_row(job_name(name, JobRole.HOOK), hook, in_full) for name, hook in (hooks or {}).items()]
-    return table(_TASK_TITLES, rows, stream)
+    return job_lines(list(job_rows(tasks, hooks or {}, in_full=in_full)), stream)
 
 
-def _job_row(name: str, job: JobStatus, in_full: bool) -> tuple[str, str, str, str, str]:
-    return (name, str(job.status), job.queue, "—", _fitted_result(job.error or "—", in_full=in_full))
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """A line of the table of tasks, and the state of the job that it tells of."""
+
+    state: TaskState
+    cells: tuple[str, str, str, str, str]
+
+
+def job_rows(tasks: Sequence[TaskStatus], hooks: Mapping[str, JobStatus], *, in_full: bool = False) -> Iterator[JobRow]:
+    """Tasks, then the undo jobs there are, then hooks, for ``job_lines``."""
+    for task in tasks:
+        parents, result = _parents(task, in_full=in_full), _result(task, in_full=in_full)
+        yield JobRow(task.status, (task.name, str(task.status), task.queue, parents, result))
+    for task in tasks:
+        if task.undo is not None:
+            yield _job_row(job_name(task.name, JobRole.UNDO), task.undo, in_full)
+    for name, hook in hooks.items():
+        yield _job_row(job_name(name, JobRole.HOOK), hook, in_full)
+
+
+def _job_row(name: str, job: JobStatus, in_full: bool) -> JobRow:
+    result = _fitted_result(job.error or "—", in_full=in_full)
+    return JobRow(job.status, (name, str(job.status), job.queue, "—", result))
+
+
+def job_lines(rows: Sequence[JobRow], stream: TextIO) -> Iterator[str]:
+    """A table of these rows."""
+    return table(_TASK_TITLES, [row.cells for row in rows], stream)
 
 
 def layer_lines(layers: Sequence[LayerStatus], stream: TextIO) -> Iterator[str]:

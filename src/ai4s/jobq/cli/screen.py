@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
-from ai4s.jobq.cli.render import layer_lines, progress, task_lines
+from ai4s.jobq.cli.render import JobRow, job_lines, job_rows, layer_lines, progress
 from ai4s.jobq.cli.terminal import fitted, visible
 from ai4s.jobq.engine.states import TaskState
 
 if TYPE_CHECKING:
     from ai4s.jobq.views.layers import LayeredStatus
-    from ai4s.jobq.views.status import TaskStatus, WorkflowStatus
+    from ai4s.jobq.views.status import WorkflowStatus
 
 LINES_AROUND = 6  # of a screen, used by what stands above and below the tasks
 _FIRST_SHOWN = (TaskState.RUNNING, TaskState.FAILED, TaskState.READY, TaskState.PENDING)
@@ -57,16 +57,16 @@ def _layer_screen(found: LayeredStatus, stream: TextIO) -> Iterator[str]:
 
 
 def _screen(status: WorkflowStatus, stream: TextIO) -> Iterator[str]:
-    """What fits a screen: the workflow, a bar, and the tasks that matter most now."""
+    """What fits a screen: the workflow, a bar, and the tasks, undo jobs and hooks that matter most now."""
     size = shutil.get_terminal_size()
-    tasks = list((status.tasks or {}).values())
+    rows = list(job_rows(list((status.tasks or {}).values()), status.hooks or {}))
     yield from _head(status, size.columns, stream)
     room = max(size.lines - LINES_AROUND, 1)
-    shown = tasks if len(tasks) <= room else sorted(tasks, key=_urgency)[:room]
+    shown = rows if len(rows) <= room else sorted(rows, key=_urgency)[:room]
     if shown:
-        yield from task_lines(shown, stream)
-    if len(shown) < len(tasks):
-        yield f"… {len(tasks) - len(shown)} more"
+        yield from job_lines(shown, stream)
+    if len(shown) < len(rows):
+        yield f"… {len(rows) - len(shown)} more"
 
 
 def _head(status: WorkflowStatus, columns: int, stream: TextIO) -> Iterator[str]:
@@ -81,5 +81,5 @@ def _bar(status: WorkflowStatus, width: int, stream: TextIO) -> str:
     return block * (max(width, 10) * settled // max(status.total, 1))
 
 
-def _urgency(task: TaskStatus) -> int:
-    return _FIRST_SHOWN.index(task.status) if task.status in _FIRST_SHOWN else len(_FIRST_SHOWN)
+def _urgency(row: JobRow) -> int:
+    return _FIRST_SHOWN.index(row.state) if row.state in _FIRST_SHOWN else len(_FIRST_SHOWN)
