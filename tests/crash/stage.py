@@ -24,7 +24,7 @@ from tests.support.fork_server import PATIENCE_S, ForkServer, Process
 MARK = "JOBQTEST_MARK"
 """An environment variable that every process on a stage hands on, so that those who outlive it are found."""
 QUICK_COORDINATOR = (
-    *("--sweep-s", "0.5", "--idle-sleep-s", "0.1", "--lease-ttl-s", "3"),
+    *("--sweep-s", "0.5", "--idle-sleep-s", "0.4", "--lease-ttl-s", "3"),
     *("--visibility-s", "2", "--task-visibility-s", "3"),
 )
 QUICK_WORKER = ("--visibility-timeout", "3s", "--max-idle-backoff", "1s")

@@ -80,7 +80,8 @@ def _import_all() -> None:
 
 @functools.cache
 def _import_azure() -> None:
-    importlib.import_module(f"{AZURE}.services")
+    for module in pkgutil.walk_packages(importlib.import_module(AZURE).__path__, f"{AZURE}."):
+        importlib.import_module(module.name)
     _keep()
 
 
