@@ -89,7 +89,7 @@ async def test_a_command_outlives_an_outage_of_everything_during_its_renewals(
     """The outage begins when renewals are due, and is over before the lease is."""
     async with plant(azurite, proxy, tmp_path, unique) as here:
         await here.coordinator()
-        await here.worker(f"q-{unique}", visibility_s=12)
+        await here.worker(f"q-{unique}", visibility_s=30)
         workflow_id = await here.submit(one_task(f"q-{unique}", until_released(tmp_path)))
         await here.until(lambda: proxy.requests["queue.renew"] >= 1, "a first renewal")
         with counted_logs() as logged:
