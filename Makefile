@@ -51,6 +51,7 @@ clean:
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit("python3 >= 3.11 is needed, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install $(PIP_FLAGS) --upgrade pip  # that of older Pythons takes twice as long for the rest
 
 $(VENV)/.installed: $(VENV)/bin/python pyproject.toml
 	$(BIN)/python -m pip install $(PIP_FLAGS) -e '.[workflow]'

@@ -17,7 +17,7 @@ from tests.model.simulation import Verdict, run
 
 SCHEDULES = int(os.environ.get("JOBQ_MODEL_SCHEDULES", "5000"))
 FIRST_SEED = int(os.environ.get("JOBQ_MODEL_FIRST_SEED", "0"))
-BLOCK = 250  # schedules per test, so that several processes can share them
+BLOCK = 125  # schedules per test, so that several processes can share them
 
 
 @pytest.mark.parametrize("first", range(FIRST_SEED, FIRST_SEED + SCHEDULES, BLOCK))
