@@ -21,7 +21,7 @@ RECORDED = {path.stem: path for path in recorded_workloads()}
 
 EMULATOR = "devstoreaccount1"
 ALL_OF_IT = bool(os.environ.get("JOBQ_TEST_LARGE"))  # also what takes the emulator minutes
-JOINED = {"local": 5000, EMULATOR: 5000 if ALL_OF_IT else 1200}
+JOINED = {"local": 5000, EMULATOR: 5000 if ALL_OF_IT else 500}
 CASES = [
     pytest.param(account, name, marks=[pytest.mark.azurite] if account == EMULATOR else [])
     for account in ("local", EMULATOR)

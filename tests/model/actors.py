@@ -30,7 +30,7 @@ from tests.model.scenario import Machine, Plan, Scenario
 from tests.model.watch import Dispatch, InvariantWatch, Seen
 
 COORDINATOR = CoordinatorSettings(
-    visibility_s=10.0, idle_sleep_s=5.0, sweep_s=5.0, task_visibility_s=30.0, lease_ttl_s=9.0
+    visibility_s=10.0, idle_sleep_s=5.0, sweep_s=5.0, task_visibility_s=30.0, lease_ttl_s=15.0
 )
 LARGE = "x" * 33_000  # makes an output too large for its row
 

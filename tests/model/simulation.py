@@ -202,6 +202,7 @@ def _small_world(scenario: Scenario, files: OutputFiles) -> Iterator[None]:
         (ai4s.jobq.worker.loop, "open_scratch", open_memory_scratch),
         (ai4s.jobq.worker.outcome, "read_output_file", files.read),
         (ai4s.jobq.worker.presence, "_version", lambda: "model"),
+        (ai4s.jobq.worker.presence, "AFTER_CHANGE_S", 6.0),
         (ai4s.jobq.store.workflows, "MAX_ROWS", scenario.rows_per_commit),
         (cycle, "MAX_OUTBOX", scenario.outbox),
         (outbox, "MAX_OUTBOX", scenario.outbox),
