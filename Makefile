@@ -16,7 +16,7 @@ demo: $(VENV)/.installed
 	PATH="$(CURDIR)/$(BIN):$$PATH" bash examples/tutorial/demo.sh
 
 test: check
-	$(BIN)/python -m pytest -n 3 --dist worksteal --ignore tests/architecture $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 4 --dist worksteal --ignore tests/architecture $(PYTEST_ARGS)
 
 check:
 	$(MAKE) --no-print-directory --jobs=2 node_modules/.installed lint types arrows
