@@ -125,7 +125,7 @@ async def test_a_condition_whose_blob_is_gone_fails_its_task_and_says_why(stage:
 
 
 async def test_a_condition_on_an_output_nested_too_deeply_fails_only_its_task(stage: Stage) -> None:
-    deep = Act(output="[" * 9_000 + "]" * 9_000)
+    deep = Act(output="[" * 15_000 + "]" * 15_000)
     tasks = {"a": [], "b": ["a"], "c": ["a"]}
     workflow_id = await stage.submit(workflow(tasks, changes={"b": {"condition": "exists(inputs.a)"}}))
 

@@ -16,9 +16,7 @@ import contextlib
 import functools
 import http.client
 import os
-import secrets
 import signal
-import socket
 import ssl
 import subprocess
 import tempfile
@@ -30,12 +28,12 @@ from types import TracebackType
 from typing import Self
 
 from ai4s.jobq.adapters.azure.credentials import AzuritePorts, Service
+from tests.support.ports import listener
 
 ALL_SERVICES: tuple[Service, ...] = ("blob", "queue", "table")
 BINARIES = Path(__file__).parents[2] / "node_modules" / ".bin"
 START_DEADLINE_S = 60.0  # a cold start takes 1-2 s; a loaded build machine may need many times that
 ANSWER_S = 5.0  # a healthy service answers an unsigned request in milliseconds
-SERVER_PORTS = range(20_000, 32_000)  # below those that Linux (32768) and macOS (49152) give to outgoing connections
 START_TRIES = 5  # somebody else may take a free port between our looking and Azurite's binding
 
 
@@ -197,17 +195,11 @@ class Azurite:
 
 
 def free_ports() -> AzuritePorts:
-    """Three ports of 127.0.0.1 that are free now, and that no client's connection takes while a restart leaves them."""
+    """Three ports of 127.0.0.1 that are free now."""
     with contextlib.ExitStack() as stack:
-        listeners = [stack.enter_context(_listener()) for _ in range(3)]
+        listeners = [stack.enter_context(listener()) for _ in range(3)]
         blob, queue, table = (listener.getsockname()[1] for listener in listeners)
     return AzuritePorts(blob=blob, queue=queue, table=table)
-
-
-def _listener() -> socket.socket:
-    while True:
-        with contextlib.suppress(OSError):  # somebody listens there
-            return socket.create_server(("127.0.0.1", secrets.choice(SERVER_PORTS)))
 
 
 @functools.cache

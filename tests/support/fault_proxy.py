@@ -23,6 +23,7 @@ from types import TracebackType
 from typing import Self, assert_never
 
 from ai4s.jobq.adapters.azure.credentials import AzuritePorts, Service
+from tests.support.ports import listener
 from tests.support.storage_requests import Request, read_answer, read_request
 
 SERVICES: tuple[Service, ...] = ("blob", "queue", "table")
@@ -135,6 +136,7 @@ class FaultProxy:
         self._lock = threading.Lock()
         self._rules: list[Rule] = []
         self._requests: Counter[str] = Counter()
+        self._answers: Counter[str] = Counter()
         self._faults: Counter[str] = Counter()
         self._doors = {service: _Door(service, _port(upstream, service), self) for service in SERVICES}
         self._loop = asyncio.new_event_loop()
@@ -167,6 +169,12 @@ class FaultProxy:
         """Requests that came in so far, by kind; those refused at a door that is shut are not seen."""
         with self._lock:
             return self._requests.copy()
+
+    @property
+    def answers(self) -> Counter[str]:
+        """Requests that were answered so far, by kind, however late or wrongly."""
+        with self._lock:
+            return self._answers.copy()
 
     @property
     def faults(self) -> Counter[str]:
@@ -219,6 +227,11 @@ class FaultProxy:
                 self._faults[fault_name(fault)] += 1
             return fault
 
+    def note_answer(self, request: Request) -> None:
+        """Count an answer that is on its way."""
+        with self._lock:
+            self._answers[request.kind] += 1
+
     def _do(self, change: Callable[[], Coroutine[None, None, None]]) -> None:
         asyncio.run_coroutine_threadsafe(change(), self._loop).result()
 
@@ -236,8 +249,9 @@ class _Door:
 
     async def open(self) -> None:
         if self._server is None:
-            self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
-            self.port = self._server.sockets[0].getsockname()[1]
+            door = socket.create_server(("127.0.0.1", self.port)) if self.port else listener()
+            self.port = door.getsockname()[1]
+            self._server = await asyncio.start_server(self._serve, sock=door)
 
     async def shut(self) -> None:
         if self._server is not None:
@@ -301,6 +315,7 @@ class _Door:
             case _:
                 assert_never(fault)
         await writer.drain()
+        self._proxy.note_answer(request)
         return True
 
 
