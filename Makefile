@@ -10,12 +10,16 @@ PIP_FLAGS := --quiet --disable-pip-version-check
 # Thousands of processes are started here. Where this is set, each of them would compile the whole package anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test check lint types arrows chaos bench docs clean
+.PHONY: demo test pytest check lint types arrows chaos bench docs clean
 
 demo: $(VENV)/.installed
 	PATH="$(CURDIR)/$(BIN):$$PATH" bash examples/tutorial/demo.sh
 
-test: check
+# Types are checked beside the tests: each has one core for a while in which the other leaves it free.
+test:
+	$(MAKE) --no-print-directory --jobs=2 node_modules/.installed lint arrows types pytest
+
+pytest: $(VENV)/.dev node_modules/.installed
 	$(BIN)/python -m pytest -n 4 --dist worksteal --ignore tests/architecture $(PYTEST_ARGS)
 
 check:
@@ -48,10 +52,11 @@ docs: $(VENV)/.dev
 clean:
 	rm -rf $(VENV) node_modules build *.egg-info src/*.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
+# A current pip, for that of older Pythons takes twice as long to find what to install.
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit("python3 >= 3.11 is needed, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install $(PIP_FLAGS) --upgrade pip  # that of older Pythons takes twice as long for the rest
+	$(BIN)/python -m pip install $(PIP_FLAGS) --upgrade pip
 
 $(VENV)/.installed: $(VENV)/bin/python pyproject.toml
 	$(BIN)/python -m pip install $(PIP_FLAGS) -e '.[workflow]'
