@@ -537,7 +537,7 @@ async def test_an_undo_job_that_was_given_up_says_so(scene: Scene) -> None:
     found = await scene.explain("undo:a")
 
     assert found.detail["state"] == "cancelled"
-    assert texts(found) == ["undoing was given up by a cancel before it began"]
+    assert texts(found) == ["undoing was given up by a cancel"]
 
 
 async def test_a_hook_is_told_when_it_runs(scene: Scene) -> None:
@@ -569,6 +569,31 @@ async def test_a_hook_that_failed_is_told_of_a_completed_workflow(scene: Scene) 
     assert texts(whole) == [told]
     assert (whole.command, texts(hook), hook.command) == (None, [told], None)
     assert hook.detail["error"] == "no mail server"
+
+
+async def test_of_a_completed_workflow_a_handled_failure_stands_in_nobodys_way(scene: Scene) -> None:
+    await scene.submit({"a": [], "b": ["a"]}, changes={"b": {"dep_policy": "all_settled"}})
+    await scene.set_task(0, TaskState.FAILED, cause="exit", exit_code=3)
+    await scene.set_task(1, TaskState.COMPLETED)
+    await scene.set_header(state=WorkflowState.COMPLETED, ended_at=CLOCK.now())
+
+    found = await scene.explain()
+
+    assert (texts(found), found.command) == ([], None)
+
+
+async def test_an_undo_job_that_only_waits_for_room_says_so(scene: Scene) -> None:
+    await scene.submit({"a": []}, changes={"a": UNDO})
+    await scene.coordinator()
+    await scene.worker()
+    await scene.set_task(0, TaskState.COMPLETED)
+    await scene.set_job("u000000", TaskState.PENDING)
+    await scene.set_header(state=WorkflowState.COMPENSATING, stop=Stop.HALT)
+
+    found = await scene.explain("undo:a")
+
+    assert "waits to be dispatched" in found.summary
+    assert "could run but for a limit" in texts(found)[0]
 
 
 async def test_an_unknown_job_is_told_with_near_ones(scene: Scene) -> None:

@@ -86,14 +86,12 @@ async def test_tables_that_go_away_and_return_find_everybody_at_work(
 async def test_a_command_outlives_an_outage_of_everything_during_its_renewals(
     azurite: Azurite, proxy: FaultProxy, tmp_path: Path, unique: str
 ) -> None:
-    """The outage begins between two renewals, and is over before the lease is."""
+    """The outage begins after the answer to a renewal, which is the next receipt, and is over before the lease is."""
     async with plant(azurite, proxy, tmp_path, unique) as here:
         await here.coordinator()
         await here.worker(f"q-{unique}", visibility_s=20)
         workflow_id = await here.submit(one_task(f"q-{unique}", until_released(tmp_path)))
-        await here.until(
-            lambda: proxy.answers["queue.renew"] >= 1, "a first renewal"
-        )  # whose answer is the next receipt
+        await here.until(lambda: proxy.answers["queue.renew"] >= 1, "the answer to a first renewal")
         with counted_logs() as logged:
             proxy.cut_off(*SERVICES)
             await here.until(

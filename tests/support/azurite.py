@@ -197,8 +197,8 @@ class Azurite:
 def free_ports() -> AzuritePorts:
     """Three ports of 127.0.0.1 that are free now."""
     with contextlib.ExitStack() as stack:
-        listeners = [stack.enter_context(listener()) for _ in range(3)]
-        blob, queue, table = (listener.getsockname()[1] for listener in listeners)
+        servers = [stack.enter_context(listener()) for _ in range(3)]
+        blob, queue, table = (server.getsockname()[1] for server in servers)
     return AzuritePorts(blob=blob, queue=queue, table=table)
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -45,3 +47,19 @@ def test_a_missing_azurite_says_how_to_install_it(monkeypatch: pytest.MonkeyPatc
 
     with pytest.raises(azurite.AzuriteStartError, match="npm ci"):
         azurite.Azurite().start()
+
+
+def test_commands_that_read_tables_load_no_other_sdk() -> None:
+    script = (
+        "import asyncio, sys\n"
+        "from ai4s.jobq.adapters.azure.services import open_azure\n"
+        "async def main():\n"
+        "    async with open_azure('devstoreaccount1', 'devstoreaccount1', 'devstoreaccount1') as services:\n"
+        "        services.table('Rows')\n"
+        "        print([name for name in ('azure.storage.queue', 'azure.storage.blob') if name in sys.modules])\n"
+        "asyncio.run(main())"
+    )
+
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "[]\n"

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import islice
 
 from ai4s.jobq.engine.run import WorkflowRun
 from ai4s.jobq.engine.states import TaskState
@@ -24,7 +25,7 @@ from ai4s.jobq.views.other_jobs import job_state
 from ai4s.jobq.views.reading import ERROR_COLUMNS, load_existing, task_records
 from ai4s.jobq.views.signs import CoordinatorSign, Patience, WorkerSign, coordinator_sign, worker_signs
 
-SHOWN_FAILURES = 3  # failed jobs whose errors are read
+SHOWN_FAILURES = 3  # failed tasks, and other failed jobs, whose errors are read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +80,15 @@ class Evidence:
     def job(self, number: int) -> TaskRun:
         """A task, undo job or hook; one that has not come into being as one that has not begun."""
         job = self.run.at(number) or TaskRun(number)
-        return job if number < len(self.run.tasks) else replace(job, state=job_state(self.run, number))
+        return job if self.is_task(job) else replace(job, state=job_state(self.run, number))
+
+    def is_task(self, job: TaskRun) -> bool:
+        """Whether it is a task, and no undo job or hook."""
+        return job.number < len(self.run.tasks)
+
+    def parents_of(self, job: TaskRun) -> Sequence[int]:
+        """The parents of a task; an undo job or a hook has none."""
+        return self.run.graph.parents[job.number] if self.is_task(job) else ()
 
     def name(self, number: int) -> str:
         """What a job is called."""
@@ -117,8 +126,11 @@ async def gather_evidence(
     """
     loaded = await load_existing(store, workflow_id)
     run = loaded.run
-    failed = [job.number for job in (*run.tasks, *run.jobs.values()) if job.state is TaskState.FAILED]
-    wanted = failed[:SHOWN_FAILURES]
+    wanted = [
+        job.number
+        for jobs in (run.tasks, run.jobs.values())
+        for job in islice((job for job in jobs if job.state is TaskState.FAILED), SHOWN_FAILURES)
+    ]
     if task is not None:
         wanted.append(job_number_named(workflow_id, run.graph, task))
     sign, queues, errors, row = await asyncio.gather(

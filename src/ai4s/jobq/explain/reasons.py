@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ai4s.jobq.durations import span
-from ai4s.jobq.engine.job_names import JobRole
 from ai4s.jobq.engine.states import Stop, TaskState, Waiting, WorkflowState
 from ai4s.jobq.engine.task_run import TaskRun
 from ai4s.jobq.explain.evidence import Evidence, QueueEvidence
@@ -114,13 +113,15 @@ def label(evidence: Evidence, task: TaskRun) -> str:
 
 
 def _of_an_end(evidence: Evidence) -> Iterator[Reason]:
-    run = evidence.run
+    run, failed = evidence.run, evidence.jobs_in(TaskState.FAILED)
+    if run.state is WorkflowState.COMPLETED:  # whatever task of it failed has been handled
+        yield from (Reason(failure(evidence, job)) for job in failed if not evidence.is_task(job))
+        return
     if run.failure:
         yield Reason(run.failure)
     retry = workflow_command(evidence.target, f"retry {evidence.header.workflow_id}")
-    failed = evidence.jobs_in(TaskState.FAILED)
     for job in failed[:NAMED]:
-        yield Reason(failure(evidence, job), retry if run.graph.role(job.number) is JobRole.TASK else None)
+        yield Reason(failure(evidence, job), retry if evidence.is_task(job) else None)
     if len(failed) > NAMED:
         yield Reason(f"{len(failed) - NAMED} more failed")
     yield from _upstream_failed(evidence)
@@ -134,7 +135,7 @@ def failure(evidence: Evidence, job: TaskRun) -> str:
     why = f"exit code {job.exit_code}" if job.exit_code else str(job.cause or "no cause known")
     lines = [line for line in evidence.errors.get(job.number, "").splitlines() if line.strip()]
     error = "; ".join(dict.fromkeys([*lines[:1], *lines[-1:]]))
-    what = "task " if evidence.run.graph.role(job.number) is JobRole.TASK else ""
+    what = "task " if evidence.is_task(job) else ""
     return f"{what}{evidence.name(job.number)!r} failed ({why}, attempt {job.attempt}){f': {error}' if error else ''}"
 
 
@@ -258,8 +259,8 @@ def _upstream(evidence: Evidence) -> Iterator[Reason]:
 
 
 def open_parents(evidence: Evidence, task: TaskRun) -> Sequence[TaskRun]:
-    """The parents of a task that have not ended."""
-    parents = (evidence.run.tasks[number] for number in evidence.run.graph.parents[task.number])
+    """The parents that have not ended."""
+    parents = (evidence.run.tasks[number] for number in evidence.parents_of(task))
     return [parent for parent in parents if not parent.state.is_terminal]
 
 
@@ -268,8 +269,6 @@ def waits_for_parents(evidence: Evidence, task: TaskRun) -> bool:
     run = evidence.run
     if task.state is not TaskState.PENDING or task.eligible or task.waiting is not None:
         return False
-    if run.graph.role(task.number) is not JobRole.TASK:
-        return False
     if task.number in run.unresolved or task.number in run.unarranged:
         return False
-    return any(not run.tasks[number].state.is_terminal for number in run.graph.parents[task.number])
+    return any(not run.tasks[number].state.is_terminal for number in evidence.parents_of(task))

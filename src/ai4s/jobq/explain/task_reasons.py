@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ai4s.jobq.engine.job_names import JobRole
 from ai4s.jobq.engine.states import Stop, TaskState
 from ai4s.jobq.engine.task_run import TaskRun
 from ai4s.jobq.explain.evidence import Evidence
@@ -37,8 +36,8 @@ def task_summary(evidence: Evidence, task: TaskRun) -> str:
         case TaskState.PENDING:
             if _has_not_begun(evidence, task):
                 return f"{evidence.name(task.number)!r} has not begun"
-            parents = [] if _is_other(evidence, task) else evidence.run.graph.parents[task.number]
-            ended = len(parents) - len(open_parents(evidence, task)) if parents else 0
+            parents = evidence.parents_of(task)
+            ended = len(parents) - len(open_parents(evidence, task))
             waits = f"waits: {ended} of {count(len(parents), 'parent')} ended" if parents else "waits to be dispatched"
             return f"{label(evidence, task)} {waits}"
         case TaskState.READY:
@@ -49,14 +48,9 @@ def task_summary(evidence: Evidence, task: TaskRun) -> str:
             return f"{label(evidence, task)} has ended"
 
 
-def _is_other(evidence: Evidence, task: TaskRun) -> bool:
-    """Whether it is an undo job or a hook."""
-    return evidence.run.graph.role(task.number) is not JobRole.TASK
-
-
 def _has_not_begun(evidence: Evidence, task: TaskRun) -> bool:
     """Whether it is an undo job or a hook whose time has not come."""
-    return _is_other(evidence, task) and task.state is TaskState.PENDING and not task.eligible
+    return not evidence.is_task(task) and task.state is TaskState.PENDING and not task.eligible
 
 
 def task_reasons(evidence: Evidence, task: TaskRun) -> Iterator[Reason]:
@@ -83,8 +77,7 @@ def task_detail(evidence: Evidence, task: TaskRun) -> dict[str, Any]:
     """The evidence about one job as JSON values."""
     run = evidence.run
     names = run.graph.definition.tasks
-    definition = None if _is_other(evidence, task) else names[task.number]
-    parents = () if definition is None else run.graph.parents[task.number]
+    parents = evidence.parents_of(task)
     cause = run.root_cause(task.number) if task.state is TaskState.UPSTREAM_FAILED else None
     holder = evidence.holder_of(task)
     return {
@@ -103,7 +96,7 @@ def task_detail(evidence: Evidence, task: TaskRun) -> dict[str, Any]:
         "cause": None if task.cause is None else str(task.cause),
         "error": evidence.errors.get(task.number),
         "root_cause": None if cause is None else names[cause].name,
-        "dep_policy": None if definition is None else str(definition.dep_policy),
+        "dep_policy": str(names[task.number].dep_policy) if evidence.is_task(task) else None,
         "parents": {names[n].name: str(run.tasks[n].state) for n in parents[:SHOWN_PARENTS]},
         "parent_count": len(parents),
     }
@@ -157,7 +150,7 @@ def _of_a_running_one(evidence: Evidence, task: TaskRun) -> Iterator[Reason]:
 
 def _of_an_end(evidence: Evidence, task: TaskRun) -> Iterator[Reason]:
     workflow_id = evidence.header.workflow_id
-    can_retry = evidence.header.ended_at is not None and not _is_other(evidence, task)
+    can_retry = evidence.header.ended_at is not None and evidence.is_task(task)
     retry = workflow_command(evidence.target, f"retry {workflow_id}") if can_retry else None
     if task.state is TaskState.FAILED:
         yield Reason(failure(evidence, task), retry)
@@ -172,8 +165,8 @@ def _of_an_end(evidence: Evidence, task: TaskRun) -> Iterator[Reason]:
             yield Reason(f"it cannot run: {text}", retry)
     elif task.state is TaskState.SKIPPED:
         yield Reason("its condition is false" if task.condition is False else "all its parents were skipped")
-    elif task.state is TaskState.CANCELLED and _is_other(evidence, task):
-        yield Reason("undoing was given up by a cancel before it began")
+    elif task.state is TaskState.CANCELLED and not evidence.is_task(task):
+        yield Reason("undoing was given up by a cancel")
     elif task.state is TaskState.CANCELLED:
         cancelled = evidence.run.stop is Stop.HALT
         why = "cancelled" if cancelled else f"stopped ({evidence.run.failure or 'fail_fast'})"
